@@ -1,0 +1,183 @@
+"""The records that cross folders: frozen, each field explained once, under the field.
+
+Data moves one way: Prompt → Completion → Verdict → UpdateRecord. Stages never import each other;
+they exchange these.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+Plain = object
+"""Plain data: None, bool, int, float, str, bytes, and list, tuple, dict, set, frozenset of plain data."""
+
+
+def content_hash(value: object) -> str:
+    """SHA-256 of the canonical JSON of plain JSON data, as 64 hex digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# ------------------------------------------------------------------ questions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One question."""
+
+    id: str
+    """Stable name; it keys every random draw made for this prompt."""
+    content: str | tuple[Mapping[str, str], ...]
+    """Plain text, or chat messages ({"role", "content"})."""
+    columns: Mapping[str, object] = field(default_factory=lambda: {})
+    """The other columns of the data row, handed to reward functions by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One test of a suite: an input, and the value a right program returns for it."""
+
+    id: str
+    """Unique within its suite, stable across versions."""
+    family: str
+    """Which kind of input this is (reports count by family)."""
+    args: tuple[Plain, ...]
+    """Positional arguments of the call; plain data."""
+    expected: Plain
+    """The value to return. Never sent into the sandbox."""
+
+    @property
+    def key(self) -> str:
+        """Name of the input alone: equal inputs have equal keys, in whatever suite they stand."""
+        return content_hash(self.args)[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A named, versioned test suite for one function."""
+
+    task: str
+    """The task it belongs to; `task:name` names a suite on the command line."""
+    name: str
+    """Name within the task."""
+    version: int
+    """Raised by every change of its cases."""
+    entry_point: str
+    """The function that a program must define."""
+    cases: tuple[Case, ...]
+    """At least one; an empty suite is refused at load."""
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over entry point and cases (ids, families, inputs, expected values)."""
+        rows = [[c.id, c.family, c.args, c.expected] for c in self.cases]
+        return content_hash([self.entry_point, rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Questions and, where programs answer them, the suites that judge the programs."""
+
+    name: str
+    """Name in recipes and on the card."""
+    train_prompts: tuple[Prompt, ...]
+    """Prompts that updates draw from."""
+    eval_prompts: tuple[Prompt, ...]
+    """Held-out prompts; for a one-prompt task the same prompt, judged by a suite that is never a reward."""
+    suites: Mapping[str, Suite] = field(default_factory=lambda: {})
+    """By name; empty for tasks judged by a reward function."""
+    eval_suite: str | None = None
+    """The suite that measures; never a training reward."""
+    references: Mapping[str, str] = field(default_factory=lambda: {})
+    """Independent right programs by name, as source; each must pass every suite at load."""
+    signatures: Mapping[str, Mapping[str, Plain]] = field(default_factory=lambda: {})
+    """Outputs of known faulty programs: fault name → input key → value. A program shows the
+    signature when its outputs equal these on all inputs."""
+
+
+# ------------------------------------------------------------------ answers
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One sampled answer, kept as token ids and never re-tokenised."""
+
+    prompt_id: str
+    """The prompt it answers."""
+    group_id: str
+    """The group it is weighed against; groups are formed by this id, never by position."""
+    sample: int
+    """Index within the group; with the group it keys the random draws."""
+    policy_version: int
+    """Updates behind the weights that sampled it (state number)."""
+    prompt_ids: tuple[int, ...]
+    """Token ids of the rendered prompt."""
+    token_ids: tuple[int, ...]
+    """Sampled ids, the stop token included where one was sampled."""
+    logprobs: tuple[float, ...]
+    """Behaviour log-probs log μ of `token_ids`, nats, at the sampling temperature."""
+    text: str
+    """Decoded answer without the stop token; for verifiers and people only."""
+    finish: FinishReason
+    """Ended by a stop token, or cut at the limit."""
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+class Status(StrEnum):
+    """What happened to a test or a program, best first; a program has the worst of its tests."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    OUTPUT_LIMIT = "output_limit"
+    MEMORY_LIMIT = "memory_limit"
+    TIMEOUT = "timeout"
+    NO_ANSWER = "no_answer"
+    FORBIDDEN = "forbidden"
+    CHECKER_FAILED = "checker_failed"
+
+
+SEVERITY: Mapping[Status, int] = {status: rank for rank, status in enumerate(Status)}
+"""The written order: a program's status is the status of its test with the highest rank."""
+
+
+def worst(statuses: Sequence[Status]) -> Status:
+    """Return the status of a program whose tests had these statuses (at least one)."""
+    return max(statuses, key=SEVERITY.__getitem__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the judge says of one completion."""
+
+    status: Status
+    """Worst status of the tests, or of the answer as a whole."""
+    reward: float | None
+    """Finite, or None: "could not judge" is never 0."""
+    tests: Mapping[str, Status] = field(default_factory=lambda: {})
+    """Status by test id; empty for reward functions."""
+    expected: int = 0
+    """Tests that had to run."""
+    executed: int = 0
+    """Tests that reported an outcome of their own."""
+    seconds: float = 0.0
+    """Wall time of the check; kept outside equality of runs."""
+    detail: str = ""
+    """For people, capped."""
+
+    @property
+    def passed(self) -> int:
+        """Number of tests passed."""
+        return sum(status is Status.PASSED for status in self.tests.values())
+
+    @property
+    def scored(self) -> bool:
+        """Whether the verdict carries a reward."""
+        return self.reward is not None
