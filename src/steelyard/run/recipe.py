@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 
 from steelyard.config import Section, explicit_keys
 from steelyard.numerics.variants import VARIANTS, Objective
+from steelyard.rollout.config import RolloutSection
+from steelyard.update.config import ModelSection, OptimizerSection, UpdateSection
 
 
 class RunSection(Section):
@@ -24,15 +26,6 @@ class RunSection(Section):
     """The run directory; default runs/<recipe>-s<seed>."""
     threads: int = Field(default=2, ge=1)
     """CPU threads of torch. Sums depend on it in the last bit, so it belongs to the recipe."""
-
-
-class ModelSection(Section):
-    """Which policy is trained."""
-
-    source: str
-    """Hub id, local directory, or sft:RECIPE (builds or reuses a cached warm-up)."""
-    chat: Literal["auto", "never"] = "auto"
-    """auto: a plain-text prompt becomes one user message when the tokenizer has a chat template."""
 
 
 class TaskSection(Section):
@@ -61,30 +54,6 @@ class RewardSection(Section):
 
     function: str | None = None
     """file.py:name or package.module:name, in TRL's form f(prompts, completions, **columns)."""
-
-
-class RolloutSection(Section):
-    """How answers are sampled."""
-
-    prompts_per_update: int = Field(default=1, ge=1)
-    """P, groups per update."""
-    group_size: int = Field(default=8, ge=1)
-    """G, completions per prompt."""
-    temperature: float = Field(default=1.0, gt=0.0)
-    """Sampling temperature; every log-prob in ratio, KL and ledger is at this temperature."""
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Must be 1 in training: truncated sampling does not sample from the policy that is scored."""
-    max_new_tokens: int = Field(default=256, ge=1)
-    """Limit on sampled tokens per completion (L_max of fixed_length)."""
-
-    @model_validator(mode="after")
-    def _no_truncation(self) -> Self:
-        if self.top_p < 1.0:
-            raise ValueError(
-                f"rollout.top_p = {self.top_p} is refused in training: the sampler would draw from another "
-                "distribution than the one that is scored (each ratio off by the kept mass). Use top_p = 1."
-            )
-        return self
 
 
 class KLSection(Section):
@@ -130,34 +99,6 @@ class ObjectiveSection(Section):
 
     def _value(self, key: str) -> object:
         return getattr(self.kl, key[3:]) if key.startswith("kl.") else getattr(self, key)
-
-
-class OptimizerSection(Section):
-    """AdamW and its schedule."""
-
-    lr: float = Field(default=1e-5, ge=0.0)
-    """Peak learning rate; 0 is a control that moves nothing."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Shape after the warm-up; linear and cosine end at 0 after the last update."""
-    warmup: int = Field(default=0, ge=0)
-    """Optimizer steps of linear warm-up."""
-    betas: tuple[float, float] = Field(default=(0.9, 0.999), strict=False)
-    """AdamW β1, β2."""
-    eps: float = Field(default=1e-8, gt=0.0)
-    """AdamW ε."""
-    weight_decay: float = Field(default=0.0, ge=0.0)
-    """Decoupled weight decay λ."""
-    max_grad_norm: float = Field(default=1.0, gt=0.0)
-    """Gradients longer than this are scaled down to it; inf never scales."""
-
-
-class UpdateSection(Section):
-    """How one batch becomes gradient."""
-
-    passes: int = Field(default=1, ge=1)
-    """Optimizer steps over the same batch, each over the whole of it."""
-    token_budget: int = Field(default=8192, ge=1)
-    """Padded tokens per micro-batch (a longer single row stands alone). It changes memory, never the result."""
 
 
 class EvalSection(Section):
