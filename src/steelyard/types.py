@@ -112,7 +112,7 @@ class Completion:
     group_id: str
     """The group it is weighed against; groups are formed by this id, never by position."""
     sample: int
-    """Index within the group; with the group it keys the random draws."""
+    """Index among the answers to this prompt in this update; it keys the random draws."""
     policy_version: int
     """Updates behind the weights that sampled it (state number)."""
     prompt_ids: tuple[int, ...]

@@ -1,0 +1,127 @@
+"""Judges: one interface over test suites and reward functions, for training and for measuring."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from steelyard.types import Completion, Plain, Prompt, Status, Suite, Task, Verdict
+from steelyard.verify.extract import normalised_source
+from steelyard.verify.judge import matches
+from steelyard.verify.programs import ProgramVerifier
+from steelyard.verify.reward_functions import RewardFunction, score
+from steelyard.verify.sandbox import Sandbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Everything that was found out about one completion."""
+
+    verdict: Verdict
+    """Of the primary judge: its reward trains, or its pass counts."""
+    others: Mapping[str, Verdict] = field(default_factory=lambda: {})
+    """Verdicts of further judges on the same run of the program, by judge name."""
+    program: str | None = None
+    """Normalised source of the extracted program; equal programs have equal text."""
+    signatures: tuple[str, ...] = ()
+    """Known faults whose outputs this program reproduces on every input."""
+
+
+class Judge(Protocol):
+    """Turns completions into judgements, one each, in order."""
+
+    name: str
+    """Name of the primary judge, as it stands in the ledger."""
+    resolution: float
+    """eps of the dtype in which the rewards are computed; it decides what counts as a constant group."""
+
+    def check(self, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Judgement]:
+        """Judge each completion of the prompt beside it."""
+        ...
+
+
+class SuiteJudge:
+    """Programs, judged by a suite in the sandbox; reward = passed / expected."""
+
+    resolution = float(np.finfo(np.float64).eps)
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        suite: Suite,
+        *,
+        others: Sequence[Suite] = (),
+        signatures: Mapping[str, Mapping[str, Plain]] | None = None,
+    ) -> None:
+        """Judge by `suite`; `others` and fault `signatures` are read off the same run of each program."""
+        self.name = suite_name(suite)
+        self.verifier = ProgramVerifier(sandbox, suite, extra_suites=tuple(others))
+        self.signatures = dict(signatures or {})
+
+    def check(self, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Judgement]:
+        """Extract and run every program once, then judge its outputs."""
+        answers = [(str(index), completion.text) for index, completion in enumerate(completions)]
+        judgements: list[Judgement] = []
+        for check in self.verifier.check(answers):
+            found = [name for name, outputs in self.signatures.items() if matches(outputs, check.outcomes)]
+            judgements.append(
+                Judgement(
+                    verdict=check.verdict,
+                    others={f"{self.name.split(':')[0]}:{name}": verdict for name, verdict in check.extra.items()},
+                    program=None if check.source is None else normalised_source(check.source),
+                    signatures=tuple(found),
+                )
+            )
+        return judgements
+
+
+class FunctionJudge:
+    """Answers scored by a reward function in TRL's form."""
+
+    resolution = float(np.finfo(np.float64).eps)
+
+    def __init__(self, function: RewardFunction) -> None:
+        self.name = f"reward:{function.name}"
+        self.function = function
+
+    def check(self, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Judgement]:
+        """Call the function once on all of them; None is unscored."""
+        rewards = score(
+            self.function,
+            [prompt.content for prompt in prompts],
+            [_in_the_prompts_form(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)],
+            _columns(prompts),
+        )
+        return [Judgement(verdict=_verdict(reward)) for reward in rewards]
+
+
+def suite_name(suite: Suite) -> str:
+    """Name of a suite on the command line and in the ledger: task:suite."""
+    return f"{suite.task}:{suite.name}"
+
+
+def measuring_suites(task: Task) -> tuple[Suite, list[Suite]]:
+    """Return the suite that measures, and the others of the task."""
+    if task.eval_suite is None:
+        raise ValueError(f"task {task.name} has no suite that measures")
+    main = task.suites[task.eval_suite]
+    return main, [suite for suite in task.suites.values() if suite.name != main.name]
+
+
+def _verdict(reward: float | None) -> Verdict:
+    if reward is None:
+        return Verdict(status=Status.CHECKER_FAILED, reward=None, detail="the reward function gave no score")
+    return Verdict(status=Status.PASSED if reward > 0 else Status.FAILED, reward=reward)
+
+
+def _in_the_prompts_form(prompt: Prompt, completion: Completion) -> object:
+    """A chat prompt's completion is a list of messages, as in TRL; a text prompt's is text."""
+    if isinstance(prompt.content, str):
+        return completion.text
+    return [{"role": "assistant", "content": completion.text}]
+
+
+def _columns(prompts: Sequence[Prompt]) -> dict[str, list[object]]:
+    names = sorted({name for prompt in prompts for name in prompt.columns})
+    return {name: [prompt.columns.get(name) for prompt in prompts] for name in names}
