@@ -1,0 +1,1 @@
+"""Questions and their checkable answers: built-in tasks, and your own rows from files and hubs."""
