@@ -1,0 +1,115 @@
+"""The mathematics of Steelyard: pure functions on tensors, without I/O, clock or global randomness.
+
+Axes live in the name and in the type, the same letters everywhere:
+
+    P   prompts drawn; one group each, so also the groups of a batch
+    G   completions of one group
+    B   completions of a batch, over all its groups (P·G when no group is ragged)
+    T   tokens of a completion, padded on the right
+    V   vocabulary
+    K   answers of the bandit
+
+`logp_BT` is a (B, T) tensor of log-probs. Log-probs are natural logarithms and in nats. A mask is
+True on sampled tokens. Nothing here is imported before it is used: reading the table of variants
+does not import torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steelyard.numerics import bandit
+    from steelyard.numerics.advantages import (
+        ADVANTAGES,
+        GROUP_RELATIVE,
+        GroupSignal,
+        batch_centred,
+        group_centred,
+        group_signal,
+        group_standardised,
+        leave_one_out,
+        raw,
+    )
+    from steelyard.numerics.estimators import pass_at_k
+    from steelyard.numerics.kl import KL_ESTIMATORS, k1, k2, k3
+    from steelyard.numerics.logprobs import token_entropy, token_logprobs
+    from steelyard.numerics.reductions import (
+        AGGREGATIONS,
+        Denominators,
+        fixed_length,
+        sequence_mean,
+        sequence_sum,
+        token_mean,
+        weighted_sum,
+    )
+    from steelyard.numerics.surrogates import (
+        SURROGATES,
+        SurrogateTerms,
+        clipped,
+        importance,
+        policy_gradient,
+        surrogate,
+    )
+    from steelyard.numerics.variants import VARIANTS, Objective
+
+__all__ = [
+    "ADVANTAGES",
+    "AGGREGATIONS",
+    "GROUP_RELATIVE",
+    "KL_ESTIMATORS",
+    "SURROGATES",
+    "VARIANTS",
+    "Denominators",
+    "GroupSignal",
+    "Objective",
+    "SurrogateTerms",
+    "bandit",
+    "batch_centred",
+    "clipped",
+    "fixed_length",
+    "group_centred",
+    "group_signal",
+    "group_standardised",
+    "importance",
+    "k1",
+    "k2",
+    "k3",
+    "leave_one_out",
+    "pass_at_k",
+    "policy_gradient",
+    "raw",
+    "sequence_mean",
+    "sequence_sum",
+    "surrogate",
+    "token_entropy",
+    "token_logprobs",
+    "token_mean",
+    "weighted_sum",
+]
+
+_HOME = {
+    "advantages": (
+        "ADVANTAGES GROUP_RELATIVE GroupSignal batch_centred group_centred group_signal group_standardised "
+        "leave_one_out raw"
+    ),
+    "estimators": "pass_at_k",
+    "kl": "KL_ESTIMATORS k1 k2 k3",
+    "logprobs": "token_entropy token_logprobs",
+    "reductions": "AGGREGATIONS Denominators fixed_length sequence_mean sequence_sum token_mean weighted_sum",
+    "surrogates": "SURROGATES SurrogateTerms clipped importance policy_gradient surrogate",
+    "variants": "VARIANTS Objective",
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that defines `name` when it is first asked for (PEP 562)."""
+    if name == "bandit":
+        return import_module("steelyard.numerics.bandit")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,407 @@
+"""Advantages: how much better each completion did than its baseline.
+
+Every function takes rewards, group ids and a mask of scored completions, all of length B. Groups are
+formed by id, never by position: they may be ragged and interleaved. A completion without a reward is
+unscored: its advantage is 0, it enters no mean, no deviation and no count of a group.
+
+A group is **constant** when max − min ≤ 8 · resolution · max|r| over its scored members; `resolution`
+is the rounding unit of the dtype in which the rewards were *computed* (2.22e-16 for float64,
+1.19e-7 for float32), whatever dtype carries them now. Rewards that differ by rounding alone
+(0.1 + 0.2 against 0.3) are equal, and a constant group has advantage exactly 0: the decision is made
+before any division, never by "std < eps".
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from steelyard.numerics.variants import GROUP_RELATIVE
+
+__all__ = [
+    "ADVANTAGES",
+    "GROUP_RELATIVE",
+    "STD_DELTA",
+    "AdvantageFn",
+    "GroupSignal",
+    "advantages",
+    "batch_centred",
+    "group_centred",
+    "group_signal",
+    "group_standardised",
+    "leave_one_out",
+    "raw",
+]
+
+STD_DELTA = 1e-6
+"""δ, added to the standard deviation of a group that is *not* constant; in reward units."""
+
+ROUNDING_STEPS = 8
+"""Rewards of a group within this many rounding units of each other are equal: a mean of a handful of
+numbers, or a sum in another order, moves the last few bits."""
+
+REWARD_LIMIT = 1e100
+"""Largest |reward|; past about 1e154 the variance overflows in float64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSignal:
+    """How many groups of a batch can teach a group-relative advantage anything."""
+
+    n_groups: int
+    """Distinct group ids; the sum of the three below."""
+    n_informative: int
+    """At least two scored members whose rewards differ."""
+    n_constant: int
+    """At least two scored members, all with the same reward: advantage 0."""
+    n_short: int
+    """Fewer than two scored members, so no baseline: advantage 0."""
+
+
+def raw(
+    rewards_B: Float[Tensor, " B"], group_ids_B: Int[Tensor, " B"], scored_B: Bool[Tensor, " B"], *, resolution: float
+) -> Float[Tensor, " B"]:
+    r"""Return the reward itself, as REINFORCE uses it.
+
+    A_b = r_b
+
+    Williams 1992. No baseline: unbiased, with the largest variance of this module, and not invariant
+    to a shift of the rewards.
+
+    Args:
+        rewards_B: r, finite where scored; may be nan elsewhere.
+        group_ids_B: Checked for length only: there is no group in the formula.
+        scored_B: True where the completion has a reward.
+        resolution: Checked only: nothing is compared.
+
+    Returns:
+        The advantages, in reward units; 0 at unscored places.
+
+    Raises:
+        ValueError: If lengths differ, or a scored reward is not finite.
+
+    Example:
+        >>> r, ids, scored = torch.tensor([1.0, 0.0]), torch.tensor([0, 0]), torch.tensor([True, True])
+        >>> raw(r, ids, scored, resolution=2.22e-16).tolist()
+        [1.0, 0.0]
+    """
+    _check(rewards_B, group_ids_B, scored_B, resolution)
+    return rewards_B.where(scored_B, 0.0)
+
+
+def batch_centred(
+    rewards_B: Float[Tensor, " B"], group_ids_B: Int[Tensor, " B"], scored_B: Bool[Tensor, " B"], *, resolution: float
+) -> Float[Tensor, " B"]:
+    r"""Return the reward less the mean reward of the batch, as REINFORCE with a baseline uses it.
+
+    A_b = r_b − (1/N) Σ_j r_j
+
+    N counts the scored completions of the batch. The baseline contains r_b itself, which scales the
+    expected gradient by (N−1)/N. It does not tell an easy prompt from a lucky answer: every completion
+    of an easy prompt gets a positive advantage.
+
+    Args:
+        rewards_B: r, finite where scored; may be nan elsewhere.
+        group_ids_B: Checked for length only: the whole batch is one group.
+        scored_B: True where the completion has a reward.
+        resolution: Rounding unit of the dtype in which the rewards were computed, above 0.
+
+    Returns:
+        The advantages, in reward units; exactly 0 for a constant batch and at unscored places.
+
+    Raises:
+        ValueError: If lengths differ, or a scored reward is not finite.
+
+    Example:
+        >>> r, ids, scored = torch.tensor([1.0, 0.0]), torch.tensor([0, 1]), torch.tensor([True, True])
+        >>> batch_centred(r, ids, scored, resolution=2.22e-16).tolist()
+        [0.5, -0.5]
+    """
+    return group_centred(rewards_B, torch.zeros_like(group_ids_B), scored_B, resolution=resolution)
+
+
+def group_centred(
+    rewards_B: Float[Tensor, " B"], group_ids_B: Int[Tensor, " B"], scored_B: Bool[Tensor, " B"], *, resolution: float
+) -> Float[Tensor, " B"]:
+    r"""Return the reward less the mean reward of its group, as Dr. GRPO uses it.
+
+    A_b = r_b − (1/n) Σ_{j in group of b} r_j
+
+    Dr. GRPO: arXiv:2503.20783. n counts the scored members of the group. The mean contains r_b itself,
+    so the expected policy gradient is (n−1)/n times the unbiased one: the direction is right.
+
+    Args:
+        rewards_B: r, finite where scored; may be nan elsewhere.
+        group_ids_B: Equal for completions that are weighed against each other.
+        scored_B: True where the completion has a reward.
+        resolution: Rounding unit of the dtype in which the rewards were computed, above 0.
+
+    Returns:
+        The advantages, in reward units, summing to 0 in each group; exactly 0 in a constant group,
+        for a lone member and at unscored places.
+
+    Raises:
+        ValueError: If lengths differ, or a scored reward is not finite.
+
+    Example:
+        >>> r, ids = torch.tensor([1.0, 5.0, 3.0]), torch.tensor([0, 1, 0])
+        >>> group_centred(r, ids, torch.ones(3, dtype=torch.bool), resolution=2.22e-16).tolist()
+        [-1.0, 0.0, 1.0]
+    """
+    centred_B, _ = _centred(rewards_B, group_ids_B, scored_B, resolution)
+    return centred_B.to(rewards_B.dtype)
+
+
+def group_standardised(
+    rewards_B: Float[Tensor, " B"],
+    group_ids_B: Int[Tensor, " B"],
+    scored_B: Bool[Tensor, " B"],
+    *,
+    resolution: float,
+    ddof: int,
+) -> Float[Tensor, " B"]:
+    r"""Return the group-centred reward divided by the group's standard deviation, as GRPO uses it.
+
+    A_b = (r_b − mean) / (std + δ),   std² = (1/(n − ddof)) Σ_{j in group of b} (r_j − mean)²
+
+    GRPO: arXiv:2402.03300. ddof is 0 in the paper's arithmetic and 1 in TRL, verl and OpenRLHF; the
+    scale differs by √(n/(n−1)). δ is `STD_DELTA` = 1e-6, added after the root. n counts the scored
+    members of the group.
+
+    Dividing by the deviation weighs prompts unequally: a group with one right answer of eight pushes
+    harder on it than a group with four.
+
+    Args:
+        rewards_B: r, finite where scored; may be nan elsewhere.
+        group_ids_B: Equal for completions that are weighed against each other.
+        scored_B: True where the completion has a reward.
+        resolution: Rounding unit of the dtype in which the rewards were computed, above 0.
+        ddof: 0 (population) or 1 (sample).
+
+    Returns:
+        The advantages, a pure number; exactly 0 in a constant group, for a lone member and at
+        unscored places.
+
+    Raises:
+        ValueError: If lengths differ, a scored reward is not finite, or ddof is neither 0 nor 1.
+
+    Example:
+        >>> r, ids, scored = torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.zeros(4).long(), torch.ones(4).bool()
+        >>> a_B = group_standardised(r, ids, scored, resolution=2.22e-16, ddof=0)
+        >>> [round(a, 3) for a in a_B.tolist()]
+        [1.732, -0.577, -0.577, -0.577]
+    """
+    if ddof not in (0, 1):
+        raise ValueError(f"ddof must be 0 (population) or 1 (sample), got {ddof}")
+    centred_B, groups = _centred(rewards_B, group_ids_B, scored_B, resolution)
+    free_P = (groups.count_P - ddof).clamp(min=1)  # a lone member is already 0; only 0/0 is kept away
+    std_P = (groups.sum(centred_B**2) / free_P).sqrt()
+    return (centred_B / (std_P[groups.index_B] + STD_DELTA)).to(rewards_B.dtype)
+
+
+def leave_one_out(
+    rewards_B: Float[Tensor, " B"], group_ids_B: Int[Tensor, " B"], scored_B: Bool[Tensor, " B"], *, resolution: float
+) -> Float[Tensor, " B"]:
+    r"""Return the reward less the mean reward of the other members of its group, as RLOO uses it.
+
+    A_b = r_b − (1/(n−1)) Σ_{j ≠ b} r_j  =  n/(n−1) · (r_b − mean)
+
+    RLOO: arXiv:2402.14740, after Kool 2019. n counts the scored members of the group. Unbiased: the
+    baseline does not depend on the answer it is subtracted from. Computed in the right-hand form,
+    which sums to 0 in each group.
+
+    Args:
+        rewards_B: r, finite where scored; may be nan elsewhere.
+        group_ids_B: Equal for completions that are weighed against each other.
+        scored_B: True where the completion has a reward.
+        resolution: Rounding unit of the dtype in which the rewards were computed, above 0.
+
+    Returns:
+        The advantages, in reward units; exactly 0 in a constant group, for a lone member and at
+        unscored places.
+
+    Raises:
+        ValueError: If lengths differ, or a scored reward is not finite.
+
+    Example:
+        >>> r, ids, scored = torch.tensor([1.0, 0.0, 0.5]), torch.zeros(3).long(), torch.ones(3).bool()
+        >>> leave_one_out(r, ids, scored, resolution=2.22e-16).tolist()
+        [0.75, -0.75, 0.0]
+    """
+    centred_B, groups = _centred(rewards_B, group_ids_B, scored_B, resolution)
+    factor_P = groups.count_P / (groups.count_P - 1).clamp(min=1)
+    return (factor_P[groups.index_B] * centred_B).to(rewards_B.dtype)
+
+
+AdvantageFn = Callable[..., Tensor]
+"""(rewards_B, group_ids_B, scored_B, *, resolution) → advantages_B; group_standardised takes ddof too."""
+
+ADVANTAGES: Mapping[str, AdvantageFn] = MappingProxyType(
+    {
+        "raw": raw,
+        "batch_centred": batch_centred,
+        "group_centred": group_centred,
+        "group_standardised": group_standardised,
+        "leave_one_out": leave_one_out,
+    }
+)
+"""By the name that recipes use; call through `advantages` when the name is data."""
+
+
+def advantages(
+    name: str,
+    rewards_B: Float[Tensor, " B"],
+    group_ids_B: Int[Tensor, " B"],
+    scored_B: Bool[Tensor, " B"],
+    *,
+    resolution: float,
+    ddof: int | None,
+) -> Float[Tensor, " B"]:
+    """Return the advantages that a recipe names; every choice is read, or refused.
+
+    Args:
+        name: A key of `ADVANTAGES`.
+        rewards_B: Rewards, finite where scored; may be nan elsewhere.
+        group_ids_B: Equal for completions that are weighed against each other.
+        scored_B: True where the completion has a reward.
+        resolution: Rounding unit of the dtype in which the rewards were computed, above 0.
+        ddof: 0 or 1 for group_standardised, None for the others, which have no deviation.
+
+    Returns:
+        The advantages; 0 at unscored places.
+
+    Raises:
+        ValueError: If the name is unknown, or ddof is missing or has no place in the formula.
+
+    Example:
+        >>> r, ids, scored = torch.tensor([1.0, 0.0]), torch.zeros(2).long(), torch.ones(2).bool()
+        >>> advantages("group_centred", r, ids, scored, resolution=2.22e-16, ddof=None).tolist()
+        [0.5, -0.5]
+    """
+    if name not in ADVANTAGES:
+        raise ValueError(f"unknown advantage {name!r}; choose one of {', '.join(ADVANTAGES)}")
+    if name != "group_standardised":
+        if ddof is not None:
+            raise ValueError(f"advantage {name!r} has no standard deviation, so ddof={ddof} would never be read")
+        return ADVANTAGES[name](rewards_B, group_ids_B, scored_B, resolution=resolution)
+    if ddof is None:
+        raise ValueError("advantage 'group_standardised' needs ddof: 0 (population) or 1 (sample)")
+    return group_standardised(rewards_B, group_ids_B, scored_B, resolution=resolution, ddof=ddof)
+
+
+def group_signal(
+    rewards_B: Float[Tensor, " B"], group_ids_B: Int[Tensor, " B"], scored_B: Bool[Tensor, " B"], *, resolution: float
+) -> GroupSignal:
+    """Count the groups that carry a signal, and why the others do not.
+
+    A batch may have a large deviation of rewards and no signal at all: rewards −8 ×4 and 2 ×4 are two
+    constant groups.
+
+    Args:
+        rewards_B: Rewards, finite where scored; may be nan elsewhere.
+        group_ids_B: Equal for completions that are weighed against each other.
+        scored_B: True where the completion has a reward.
+        resolution: Rounding unit of the dtype in which the rewards were computed, above 0.
+
+    Returns:
+        The counts.
+
+    Raises:
+        ValueError: If lengths differ, or a scored reward is not finite.
+
+    Example:
+        >>> r, ids = torch.tensor([-8.0, -8.0, 2.0, 2.0]), torch.tensor([0, 0, 1, 1])
+        >>> group_signal(r, ids, torch.ones(4).bool(), resolution=2.22e-16).n_constant
+        2
+    """
+    groups = _Groups.of(rewards_B, group_ids_B, scored_B, resolution)
+    short_P = groups.count_P < 2
+    n_short = int(short_P.sum())
+    n_constant = int((groups.constant_P & ~short_P).sum())
+    return GroupSignal(
+        n_groups=len(short_P),
+        n_informative=len(short_P) - n_short - n_constant,
+        n_constant=n_constant,
+        n_short=n_short,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Groups:
+    """The groups of a batch, by id; sums run in float64 over scored members only."""
+
+    rewards_B: Float[Tensor, " B"]
+    """float64, 0 at unscored places."""
+    scored_B: Bool[Tensor, " B"]
+    index_B: Int[Tensor, " B"]
+    """Number of the group of each completion, in [0, P)."""
+    count_P: Int[Tensor, " P"]
+    """Scored members."""
+    constant_P: Bool[Tensor, " P"]
+    """Rewards equal to rounding; true for groups with fewer than two scored members."""
+
+    @classmethod
+    def of(cls, rewards_B: Tensor, group_ids_B: Tensor, scored_B: Tensor, resolution: float) -> "_Groups":
+        _check(rewards_B, group_ids_B, scored_B, resolution)
+        safe_B = rewards_B.double().where(scored_B, 0.0)
+        ids_P, index_B = _numbered(group_ids_B)
+        count_P = torch.zeros_like(ids_P, dtype=torch.long).index_add(0, index_B, scored_B.long())
+        kept_B, rewards_kept_B = index_B[scored_B], safe_B[scored_B]
+        # Groups without a scored member keep the starting value 0 in both, and so count as constant.
+        zeros_P = torch.zeros_like(ids_P, dtype=torch.float64)
+        max_P = zeros_P.scatter_reduce(0, kept_B, rewards_kept_B, "amax", include_self=False)
+        min_P = zeros_P.scatter_reduce(0, kept_B, rewards_kept_B, "amin", include_self=False)
+        largest_P = torch.maximum(max_P.abs(), min_P.abs())
+        return cls(
+            rewards_B=safe_B,
+            scored_B=scored_B,
+            index_B=index_B,
+            count_P=count_P,
+            constant_P=max_P - min_P <= ROUNDING_STEPS * resolution * largest_P,
+        )
+
+    def sum(self, values_B: Tensor) -> Tensor:
+        """Sum over the members of each group."""
+        return torch.zeros_like(self.count_P, dtype=torch.float64).index_add(0, self.index_B, values_B)
+
+
+def _centred(
+    rewards_B: Tensor, group_ids_B: Tensor, scored_B: Tensor, resolution: float
+) -> tuple[Float[Tensor, " B"], _Groups]:
+    """Return r − mean of the group in float64, exactly 0 where there is nothing to compare; and the groups."""
+    groups = _Groups.of(rewards_B, group_ids_B, scored_B, resolution)
+    mean_P = groups.sum(groups.rewards_B) / groups.count_P.clamp(min=1)
+    informative_B = scored_B & ~groups.constant_P[groups.index_B]
+    return (groups.rewards_B - mean_P[groups.index_B]).where(informative_B, 0.0), groups
+
+
+def _numbered(group_ids_B: Tensor) -> tuple[Int[Tensor, " P"], Int[Tensor, " B"]]:
+    """Return the distinct ids in ascending order, and the number of each completion's id among them."""
+    sorted_B = group_ids_B.sort().values
+    first_B = torch.ones_like(sorted_B, dtype=torch.bool)
+    first_B[1:] = sorted_B[1:] != sorted_B[:-1]
+    ids_P = sorted_B[first_B]
+    return ids_P, torch.searchsorted(ids_P, group_ids_B)
+
+
+def _check(rewards_B: Tensor, group_ids_B: Tensor, scored_B: Tensor, resolution: float) -> None:
+    shapes = [tuple(x.shape) for x in (rewards_B, group_ids_B, scored_B)]
+    if len(set(shapes)) != 1 or rewards_B.dim() != 1:
+        raise ValueError(
+            f"rewards, group ids and scored must be three vectors of one length, got shapes {shapes[0]}, {shapes[1]}, "
+            f"{shapes[2]}"
+        )
+    if not (0.0 < resolution < 1.0 / ROUNDING_STEPS):
+        raise ValueError(
+            f"resolution must be the rounding unit of the rewards' dtype, such as 2.22e-16, got {resolution}"
+        )
+    bad_B = scored_B & ~(rewards_B.abs() <= REWARD_LIMIT)
+    if bool(bad_B.any()):
+        places = [place for place, bad in enumerate(bad_B) if bad]
+        raise ValueError(
+            f"scored rewards must be finite (|r| ≤ {REWARD_LIMIT:g}), got {[float(rewards_B[place]) for place in places[:8]]} at places "
+            f"{places[:8]}; mark a completion that could not be judged as unscored"
+        )
