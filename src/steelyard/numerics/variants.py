@@ -103,8 +103,9 @@ class Objective:
             dropped |= {"eps_low": None, "eps_high": None}
         if choices.get("kl_coef") == 0:
             # A written β = 0 wins over a written estimator: it switches off a term that the recipe describes.
-            choices = {name: value for name, value in choices.items() if name not in ("kl_estimator", "kl_placement")}
-            dropped |= {"kl_estimator": None, "kl_placement": None}
+            _check_name("kl_estimator", choices.get("kl_estimator"), (None, *KL_ESTIMATOR_NAMES))
+            _check_name("kl_placement", choices.get("kl_placement"), (None, *KL_PLACEMENT_NAMES))
+            choices |= {"kl_estimator": None, "kl_placement": None}
         elif "kl_coef" in choices and self.kl_coef == 0:
             dropped |= {"kl_placement": "loss"}
         return replace(self, **(dropped | choices))
@@ -161,8 +162,9 @@ CHOICES = tuple(field.name for field in fields(Objective) if field.name not in (
 """What `Objective.overridden` may change."""
 
 
-def _check_name(what: str, name: object, known: tuple[str, ...]) -> None:
-    if name not in known:
+def _check_name(what: str, name: object, allowed: tuple[str | None, ...]) -> None:
+    if name not in allowed:
+        known = [each for each in allowed if each is not None]
         near = difflib.get_close_matches(str(name), known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"unknown {what} {name!r}; {hint}choose one of {', '.join(known)}")
