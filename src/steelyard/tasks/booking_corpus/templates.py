@@ -24,11 +24,11 @@ class Algorithm:
 
     text: str
     """The program."""
-    slots: Mapping[str, str] = field(default_factory=lambda: {})
+    slots: Mapping[str, str] = field(default_factory=dict)
     """What fills each slot of a right program."""
     styles: tuple[Mapping[str, str], ...] = ({},)
     """Slots that must be filled together, such as an import and the calls that it allows."""
-    faults: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: {})
+    faults: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Fault label → slots that it fills otherwise."""
     always_wrong: str | None = None
     """Label of an algorithm that answers another question, whatever its slots hold."""
