@@ -5,9 +5,11 @@ line. Everything goes to stderr: the last line of stdout is the run directory al
 """
 
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,8 +20,11 @@ from steelyard.evals.intervals import Interval
 from steelyard.evals.measure import Measurement
 from steelyard.ledger.records import UpdateRow
 
+if TYPE_CHECKING:
+    from steelyard.run.sft import SftProgress
+
 ROWS_ON_SCREEN = 12
-COLUMNS = ("update", "reward", "loss", "grad norm", "right", "groups", "tokens", "entropy", "held out", "seconds")
+COLUMNS = ("update", "reward", "loss", "grad norm", "signal", "tokens", "entropy", "held out", "seconds")
 
 
 class LiveDisplay:
@@ -48,7 +53,9 @@ class LiveDisplay:
             self.live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Stop drawing."""
         if self.console.is_terminal:
             self.bar.update(self.stage_task, visible=False)
@@ -75,7 +82,7 @@ class LiveDisplay:
     def measured(self, measurement: Measurement) -> None:
         """Show the newest measurement."""
         self.latest = measurement
-        self._plain(f"held out, state {measurement.state}: {measurement.headline} {interval_text(measurement.score)}")
+        self._plain(f"held out, state {measurement.state}: {measurement.headline} {score_text(measurement)}")
 
     def updated(self, row: UpdateRow, *, seconds: float) -> None:
         """Add one row."""
@@ -94,19 +101,23 @@ class LiveDisplay:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _cells(self, row: UpdateRow, seconds: float) -> tuple[str, ...]:
-        held_out = self.latest.score.value if self.latest is not None else None
         return (
             str(row.update_no),
             number(row.reward_mean),
-            f"{row.loss:+.1e}",
+            "–" if row.loss is None else f"{row.loss:+.1e}",
             number(row.grad_norm),
-            f"{row.full_marks}/{row.n_completions}",
             f"{row.groups_informative}/{row.groups}",
             number(row.length_mean, digits=0),
             number(row.entropy),
-            "–" if held_out is None else f"{held_out:.1%}" if self.latest and self.latest.headline == "pass rate" else number(held_out),
+            self._held_out(),
             f"{seconds:.1f}",
         )
+
+    def _held_out(self) -> str:
+        if self.latest is None or self.latest.score.value is None:
+            return "–"
+        value = self.latest.score.value
+        return f"{value:.1%}" if self.latest.headline == "pass rate" else f"{value:.3f}"
 
     def _picture(self) -> Group:
         table = Table(*COLUMNS, box=None, header_style="bold", pad_edge=False)
@@ -120,11 +131,32 @@ def number(value: float | None, *, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def interval_text(interval: Interval, *, percent: bool = True) -> str:
+def score_text(measurement: Measurement) -> str:
+    """Return the headline number of a measurement with its interval, rates in percent."""
+    return interval_text(measurement.score, percent=measurement.headline == "pass rate")
+
+
+def interval_text(interval: Interval, *, percent: bool) -> str:
     """Return an estimate with its interval, as people read it."""
     if interval.value is None:
         return interval.method
-    shown = (lambda x: f"{100 * x:.1f} %") if percent else (lambda x: f"{x:.3f}")
+
+    def shown(value: float) -> str:
+        return f"{100 * value:.1f} %" if percent else f"{value:.3f}"
+
     if interval.low is None or interval.high is None:
         return f"{shown(interval.value)} ({interval.method})"
     return f"{shown(interval.value)} [{shown(interval.low)}, {shown(interval.high)}] ({interval.method})"
+
+
+@contextmanager
+def sft_display(console: Console) -> Iterator[Callable[["SftProgress"], None]]:
+    """Yield a callback that draws the progress of a warm-up with time left."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(TextColumn("warming up, loss {task.fields[loss]}"), *columns, console=console) as bar:
+        task = bar.add_task("warming up", total=None, loss="–")
+
+        def show(progress: "SftProgress") -> None:
+            bar.update(task, total=progress.steps, completed=progress.step, loss=f"{progress.loss:.3f}")
+
+        yield show

@@ -88,7 +88,9 @@ def explain(recipe: Recipe) -> str:
 def _title(objective: Objective, overridden: frozenset[str]) -> str:
     """Name, source, and each choice, with the ones that differ from the variant marked."""
     names = ["advantage", "ddof", "surrogate", "eps_low", "eps_high", "aggregation"]
-    names += ["kl_coef", "kl_estimator", "kl_placement"] if objective.kl_coef or "kl_coef" in overridden else ["kl_coef"]
+    names += (
+        ["kl_coef", "kl_estimator", "kl_placement"] if objective.kl_coef or "kl_coef" in overridden else ["kl_coef"]
+    )
     lines = [f"Objective: {objective.variant}  ({objective.source})"]
     for name in names:
         value = getattr(objective, name)
@@ -100,7 +102,9 @@ def _title(objective: Objective, overridden: frozenset[str]) -> str:
 
 
 def _formula(objective: Objective) -> str:
-    penalty = f" − {objective.kl_coef:g} · {AGGREGATION_FORMULAS[objective.aggregation]} k_it" if objective.kl_coef else ""
+    penalty = (
+        f" − {objective.kl_coef:g} · {AGGREGATION_FORMULAS[objective.aggregation]} k_it" if objective.kl_coef else ""
+    )
     low, high = 1.0 - (objective.eps_low or 0.0), 1.0 + (objective.eps_high or 0.0)
     lines = [
         "Maximised (the logged loss is −J):",
@@ -176,14 +180,20 @@ def _traps(recipe: Recipe, objective: Objective) -> str:
     lines = ["Worth knowing:"]
     centred = objective.advantage not in ("raw", "batch_centred")
     if centred and recipe.update.passes == 1 and objective.aggregation in ("sequence_mean",) and not objective.kl_coef:
-        lines.append("  The logged loss is 0 to rounding by construction; the gradient is not. `steelyard why` shows both.")
+        lines.append(
+            "  The logged loss is 0 to rounding by construction; the gradient is not. `steelyard why` shows both."
+        )
     if objective.aggregation == "sequence_mean":
         lines.append("  1/T_i: a long wrong answer is pushed down less per token than a short one (length bias).")
     if objective.advantage == "group_standardised" and objective.ddof == 0:
-        lines.append("  ddof 0 is the paper's arithmetic; TRL, verl and OpenRLHF use 1 (factor sqrt(G/(G−1)) in every A).")
+        lines.append(
+            "  ddof 0 is the paper's arithmetic; TRL, verl and OpenRLHF use 1 (factor sqrt(G/(G−1)) in every A)."
+        )
     if centred:
         p = 0.5**recipe.rollout.group_size * 2
-        lines.append(f"  A group whose rewards are all equal teaches nothing (at pass rate 1/2: {p:.1%} of groups of G).")
+        lines.append(
+            f"  A group whose rewards are all equal teaches nothing (at pass rate 1/2: {p:.1%} of groups of G)."
+        )
     if objective.kl_coef:
         lines.append("  The KL pulls also on groups whose rewards are all equal.")
     if recipe.optimizer.max_grad_norm != float("inf"):

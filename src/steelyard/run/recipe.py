@@ -142,5 +142,3 @@ class Recipe(Section):
 def run_directory(recipe: Recipe, recipe_path: Path) -> Path:
     """Return the directory that this recipe names; default runs/<recipe>-s<seed>."""
     return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / f"{recipe_path.stem}-s{recipe.run.seed}"
-
-

@@ -14,7 +14,7 @@ from steelyard.run.batch import reward_tensors, train_rows
 from steelyard.run.feed import Feed
 from steelyard.run.stopwatch import Stopwatch
 from steelyard.types import Completion
-from steelyard.update.learner import Learner, StepStats
+from steelyard.update.learner import Learner, UpdateStats
 
 Record = Callable[[Sequence[Completion], Sequence[Judgement]], None]
 """Keeps one group's answers and judgements as they arrive."""
@@ -41,8 +41,8 @@ class StepOutcome:
     """One per completion; 0 for unscored ones, which are not in the loss."""
     signal: GroupSignal
     """How many groups could teach anything."""
-    steps: list[StepStats]
-    """One per optimizer step."""
+    stats: UpdateStats
+    """What the optimizer saw and moved."""
 
 
 def train_step(update: int, parts: Parts, *, record: Record, watch: Stopwatch) -> StepOutcome:
@@ -62,11 +62,11 @@ def train_step(update: int, parts: Parts, *, record: Record, watch: Stopwatch) -
     advantages_B = advantages(parts.objective.advantage, *batch, ddof=parts.objective.ddof, resolution=resolution)
     rows = train_rows(completions, judgements, advantages_B.tolist())
     with watch("train"):
-        steps = parts.learner.update(rows)
+        stats = parts.learner.update(rows)
     return StepOutcome(
         completions=completions,
         judgements=judgements,
         advantages=advantages_B.tolist(),
         signal=group_signal(*batch, resolution=resolution),
-        steps=steps,
+        stats=stats,
     )

@@ -35,10 +35,10 @@ class StepStats:
     """The aggregated surrogate J, to be maximised."""
     kl: float | None
     """Aggregated KL estimate to the reference, before β; None without a reference."""
-    grad_norm: float
-    """Euclidean norm over all parameters, before clipping."""
-    grad_norm_clipped: float
-    """The norm that the optimizer saw."""
+    grad_norm: float | None
+    """Euclidean norm over all parameters, before clipping; None when there was no gradient."""
+    grad_norm_clipped: float | None
+    """The norm that the optimizer saw; None when no step was taken."""
     lr: float
     """Learning rate of the step."""
     ratio_min: float | None
@@ -57,6 +57,16 @@ class StepStats:
     """Largest |log π_θ − log μ| over the trained tokens; on a fresh batch this is engine noise."""
     skipped: str | None
     """Why no step was taken; None when one was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateStats:
+    """What one update did to the weights."""
+
+    steps: list[StepStats]
+    """One per pass over the batch."""
+    param_change_norm: float
+    """Euclidean norm of the change of all parameters; exactly 0 only when none moved."""
 
 
 class Learner:
@@ -96,8 +106,15 @@ class Learner:
         self.reference = reference
         self.optimizer = AdamW(model.parameters(), optimizer, total_steps=total_updates * update.passes)
 
-    def update(self, rows: Sequence[TrainRow]) -> list[StepStats]:
+    def update(self, rows: Sequence[TrainRow]) -> UpdateStats:
         """Take `update.passes` optimizer steps on one batch and return what each of them saw."""
+        before = [parameter.detach().clone() for parameter in self.optimizer.parameters]
+        steps = self._passes(rows)
+        changes = zip(self.optimizer.parameters, before, strict=True)
+        squares = sum((now.detach() - then).double().square().sum().item() for now, then in changes)
+        return UpdateStats(steps=steps, param_change_norm=math.sqrt(squares))
+
+    def _passes(self, rows: Sequence[TrainRow]) -> list[StepStats]:
         batches = cut(rows, token_budget=self.settings.token_budget, pad_id=0)
         denominators = Denominators(
             n_sequences=len(rows), n_tokens=sum(len(row.token_ids) for row in rows), max_length=self.max_length
@@ -151,7 +168,9 @@ class Learner:
             tally.add(batch, rows, terms, logp_BT.detach(), entropy_BT, value=value.item(), kl=kl)
         return tally
 
-    def _surrogate(self, logp_BT: Tensor, old_BT: Tensor, rows: Sequence[TrainRow], batch: MicroBatch) -> SurrogateTerms:
+    def _surrogate(
+        self, logp_BT: Tensor, old_BT: Tensor, rows: Sequence[TrainRow], batch: MicroBatch
+    ) -> SurrogateTerms:
         advantages_B = torch.tensor([rows[index].advantage for index in batch.rows], dtype=logp_BT.dtype)
         return surrogate(
             self.objective.surrogate,
@@ -172,17 +191,19 @@ class Learner:
         denominators: Denominators,
     ) -> StepStats:
         if not rows:
-            return self._stats(Tally(denominators=denominators), 0.0, 0.0, skipped="no completion was scored")
+            return self._stats(Tally(denominators=denominators), None, None, skipped="no completion was scored")
         tally = self.gradient(rows, batches, old, reference, denominators)
         norm, clipped_norm = self.optimizer.clip()
         if not math.isfinite(norm):
             self.optimizer.zero_grad()
-            return self._stats(tally, 0.0, 0.0, skipped=f"the gradient norm is {norm}")
+            return self._stats(tally, norm, None, skipped=f"the gradient norm is {norm}")
         stats = self._stats(tally, norm, clipped_norm, skipped=None)
         self.optimizer.step()
         return stats
 
-    def _stats(self, tally: "Tally", norm: float, clipped_norm: float, *, skipped: str | None) -> StepStats:
+    def _stats(
+        self, tally: "Tally", norm: float | None, clipped_norm: float | None, *, skipped: str | None
+    ) -> StepStats:
         share = None if not tally.tokens else 1.0 / tally.tokens
         kl = tally.kl if self.reference is not None and tally.tokens else None
         return StepStats(

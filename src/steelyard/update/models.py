@@ -59,9 +59,13 @@ def check_source(source: str) -> None:
     path = Path(source)
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1 or path.exists()
     if looks_local and not path.is_dir():
-        raise ModelError(f"model.source = {source!r}: no such directory. Give a Hugging Face model directory or a hub id.")
+        raise ModelError(
+            f"model.source = {source!r}: no such directory. Give a Hugging Face model directory or a hub id."
+        )
     if looks_local and not (path / "config.json").is_file():
-        raise ModelError(f"model.source = {source!r}: the directory has no config.json, so it is no Hugging Face model.")
+        raise ModelError(
+            f"model.source = {source!r}: the directory has no config.json, so it is no Hugging Face model."
+        )
     try:
         AutoConfig.from_pretrained(source)
     except (OSError, ValueError) as error:

@@ -1,0 +1,169 @@
+"""Everything that a recipe names, checked from cheap to dear and then loaded.
+
+Requests that cannot work are refused before a model is loaded: task, reward function, sandbox walls and
+model source first; then the weights; then the prompts against the model's context.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from steelyard.errors import ConfigError, TaskError
+from steelyard.evals.judges import FunctionJudge, Judge, SuiteJudge, measuring_suites
+from steelyard.rollout.engine import SamplingParams, TorchSampler
+from steelyard.rollout.prompts import render, stop_ids
+from steelyard.run.feed import Feed
+from steelyard.run.model_source import resolve_model
+from steelyard.run.recipe import Recipe
+from steelyard.run.reporter import Reporter
+from steelyard.run.step import Parts
+from steelyard.tasks import load_task
+from steelyard.types import Prompt, Suite, Task
+from steelyard.update.learner import Learner
+from steelyard.update.models import Policy, frozen_copy, load_policy
+from steelyard.verify.programs import check_references
+from steelyard.verify.reward_functions import load_reward_function
+from steelyard.verify.sandbox import Limits, Sandbox
+
+RenderedPrompt = tuple[Prompt, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """The parts of one run."""
+
+    task: Task
+    policy: Policy
+    parts: Parts
+    eval_judge: Judge
+    eval_prompts: Sequence[RenderedPrompt]
+    all_prompts: Sequence[RenderedPrompt]
+    """Training and held-out prompts, each once."""
+    sandbox_facts: dict[str, object]
+    """For the card; empty where no program is run."""
+    notes: Sequence[str]
+    """Things a person should know, for ledger and display."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judges:
+    train: Judge
+    measure: Judge
+    sandbox_facts: dict[str, object]
+
+
+@contextmanager
+def assemble(recipe: Recipe, *, reporter: Reporter, unconfined: bool) -> Iterator[Assembly]:
+    """Load what the recipe names; the sandbox lives as long as the context.
+
+    Raises:
+        RequestError: If anything that the recipe names cannot be used.
+    """
+    torch.set_num_threads(recipe.run.threads)
+    reporter.stage("reading the task")
+    task = load_task(recipe.task.name, recipe.task.data, held_out=recipe.task.held_out, eval_data=recipe.task.eval_data)
+    with _judges(recipe, task, reporter=reporter, unconfined=unconfined) as judges:
+        directory = resolve_model(recipe.model.source, reporter=reporter)
+        reporter.stage(f"loading {recipe.model.source}")
+        policy = load_policy(directory)
+        yield _put_together(recipe, task, policy, judges)
+
+
+def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -> Assembly:
+    objective, _ = recipe.objective.resolve()
+    train_prompts = [_rendered(recipe, policy, prompt) for prompt in task.train_prompts]
+    eval_prompts = [_rendered(recipe, policy, prompt) for prompt in task.eval_prompts]
+    params = SamplingParams(
+        temperature=recipe.rollout.temperature,
+        max_new_tokens=recipe.rollout.max_new_tokens,
+        stop_ids=stop_ids(policy.model, policy.tokenizer),
+    )
+    learner = Learner(
+        policy.model,
+        objective=objective,
+        optimizer=recipe.optimizer,
+        update=recipe.update,
+        total_updates=recipe.run.updates,
+        temperature=recipe.rollout.temperature,
+        max_length=recipe.rollout.max_new_tokens,
+        reference=frozen_copy(policy) if objective.kl_coef > 0 else None,
+    )
+    feed = Feed(
+        prompts=train_prompts,
+        prompts_per_update=recipe.rollout.prompts_per_update,
+        group_size=recipe.rollout.group_size,
+        seed=recipe.run.seed,
+    )
+    sampler = TorchSampler(policy.model, policy.tokenizer, params)
+    parts = Parts(feed=feed, sampler=sampler, judge=judges.train, objective=objective, learner=learner)
+    everything = {prompt.id: (prompt, ids) for prompt, ids in [*train_prompts, *eval_prompts]}
+    return Assembly(
+        task=task,
+        policy=policy,
+        parts=parts,
+        eval_judge=judges.measure,
+        eval_prompts=eval_prompts,
+        all_prompts=list(everything.values()),
+        sandbox_facts=judges.sandbox_facts,
+        notes=_notes(recipe, task, params),
+    )
+
+
+def _notes(recipe: Recipe, task: Task, params: SamplingParams) -> list[str]:
+    notes: list[str] = []
+    if not task.eval_prompts and recipe.eval.samples:
+        notes.append("no prompt is held out (fewer than five rows), so nothing is measured while it trains.")
+    if not params.stop_ids:
+        notes.append("the model names no stop token: every answer runs to rollout.max_new_tokens.")
+    return notes
+
+
+def _rendered(recipe: Recipe, policy: Policy, prompt: Prompt) -> RenderedPrompt:
+    ids = render(policy.tokenizer, prompt, chat=recipe.model.chat)
+    need = len(ids) + recipe.rollout.max_new_tokens
+    if policy.context is not None and need > policy.context:
+        raise TaskError(
+            f"prompt {prompt.id!r} has {len(ids)} tokens; with rollout.max_new_tokens = {recipe.rollout.max_new_tokens} "
+            f"that is {need}, more than the model's context of {policy.context}. Shorten the prompt, or set "
+            f"rollout.max_new_tokens to at most {max(0, policy.context - len(ids))}."
+        )
+    return prompt, ids
+
+
+@contextmanager
+def _judges(recipe: Recipe, task: Task, *, reporter: Reporter, unconfined: bool) -> Iterator[_Judges]:
+    """Yield the judges of training and of measuring."""
+    if recipe.reward.function is not None:
+        judge = FunctionJudge(load_reward_function(recipe.reward.function))
+        yield _Judges(train=judge, measure=judge, sandbox_facts={})
+        return
+    suite = _training_suite(recipe, task)
+    reporter.stage("raising the sandbox and checking the reference solutions")
+    with Sandbox(workers=recipe.run.threads, limits=Limits(), unconfined=unconfined) as sandbox:
+        for each in task.suites.values():
+            check_references(sandbox, each, task.references)
+        measuring, others = measuring_suites(task)
+        yield _Judges(
+            train=SuiteJudge(sandbox, suite),
+            measure=SuiteJudge(sandbox, measuring, others=others, signatures=task.signatures),
+            sandbox_facts={"unconfined": unconfined, "walls": [wall.name for wall in sandbox.walls if wall.stands]},
+        )
+
+
+def _training_suite(recipe: Recipe, task: Task) -> Suite:
+    trainable = [name for name in task.suites if name != task.eval_suite]
+    if not trainable:
+        raise ConfigError(f"task {task.name} has no test suite: give reward.function = 'file.py:name'.")
+    name = recipe.task.suite or trainable[0]
+    if name == task.eval_suite:
+        raise ConfigError(
+            f"task.suite = {name!r} is the yardstick of task {task.name} and never a training reward; "
+            f"choose one of {', '.join(trainable)}."
+        )
+    if name not in task.suites:
+        raise ConfigError(
+            f"task.suite = {name!r} is unknown in task {task.name}; choose one of {', '.join(trainable)}."
+        )
+    return task.suites[name]

@@ -1,0 +1,42 @@
+"""The closing table of a run: before and after, with intervals, and where everything lies."""
+
+from rich.table import Table
+
+from steelyard.evals.measure import Measurement
+from steelyard.run.directory import CARD, LEDGER, MODEL, PLOT
+from steelyard.run.display import score_text
+from steelyard.run.loop import RunResult
+
+
+def closing_table(result: RunResult) -> Table:
+    """Return what a person wants to know when a run ends."""
+    table = Table(title="What happened" if result.finished else "Stopped on request; everything so far is kept")
+    table.add_column("held out")
+    table.add_column("before")
+    table.add_column("after")
+    if result.first is not None and result.last is not None:
+        for label, before, after in _lines(result.first, result.last):
+            table.add_row(label, before, after)
+    else:
+        table.add_row("nothing was measured (eval.samples = 0, or no prompt held out)", "", "")
+    table.add_section()
+    for label, name in (("ledger", LEDGER), ("plot", PLOT), ("card", CARD), ("policy", MODEL)):
+        table.add_row(label, "", str(result.directory / name))
+    return table
+
+
+def _lines(first: Measurement, last: Measurement) -> list[tuple[str, str, str]]:
+    lines = [
+        (f"state ({first.judge})", f"{first.state}", f"{last.state}"),
+        (first.headline, score_text(first), score_text(last)),
+        ("answers", f"{first.passed} of {first.answers} passed", f"{last.passed} of {last.answers} passed"),
+    ]
+    if not first.judge.startswith("reward:"):
+        lines.append(("distinct passing programs", str(first.distinct_passing), str(last.distinct_passing)))
+        lines.append(("no program", str(first.no_answer), str(last.no_answer)))
+    for name in sorted({*first.signatures, *last.signatures}):
+        lines.append((f"fault: {name}", str(first.signatures.get(name, 0)), str(last.signatures.get(name, 0))))
+    lines.append(("mean tokens", f"{first.mean_tokens:.0f}", f"{last.mean_tokens:.0f}"))
+    if first.unscored or last.unscored:
+        lines.append(("could not be judged", str(first.unscored), str(last.unscored)))
+    return lines

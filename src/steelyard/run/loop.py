@@ -1,0 +1,191 @@
+"""A whole training run: assemble, measure, update, measure, save; everything that happens goes to the ledger."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from steelyard.config import dump
+from steelyard.evals.judges import Judge, Judgement
+from steelyard.evals.measure import Measurement, measure
+from steelyard.ledger.card import write_card
+from steelyard.ledger.records import PromptRow
+from steelyard.ledger.writer import Ledger
+from steelyard.run import directory as run_directory
+from steelyard.run.assemble import Assembly, assemble
+from steelyard.run.plot import plot_run
+from steelyard.run.recipe import Recipe
+from steelyard.run.reporter import Reporter, Silent
+from steelyard.run.rows import run_row, update_row, verdict_rows
+from steelyard.run.step import train_step
+from steelyard.run.stopwatch import Stopwatch
+from steelyard.types import Completion, Prompt
+from steelyard.update.hashing import parameter_hash
+from steelyard.update.models import save_policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run ended."""
+
+    directory: Path
+    """The run directory."""
+    finished: bool
+    """Whether all updates were taken; False after a request to stop."""
+    first: Measurement | None
+    """The measured start; None when measuring is off."""
+    last: Measurement | None
+    """The measured end."""
+
+
+def train(
+    recipe: Recipe,
+    *,
+    name: str = "run",
+    reporter: Reporter | None = None,
+    stop: threading.Event | None = None,
+    unconfined: bool = False,
+) -> RunResult:
+    """Train a policy as the recipe says, and write down everything.
+
+    Args:
+        recipe: The whole configuration.
+        name: Name of the run; the directory is recipe.run.dir, else runs/<name>-s<seed>.
+        reporter: Told what happens; silent by default.
+        stop: When set, the run ends after the update under way, saved and marked as interrupted.
+        unconfined: Run programs without a sandbox where its walls cannot be raised; recorded on the card.
+
+    Raises:
+        RequestError: If the recipe cannot be run; nothing was started.
+        RunError: If the run failed; the ledger holds everything up to the update under way.
+    """
+    reporter = reporter or Silent()
+    stop = stop or threading.Event()
+    with ExitStack() as stack:
+        assembly = stack.enter_context(assemble(recipe, reporter=reporter, unconfined=unconfined))
+        target = run_directory.claim(
+            Path(recipe.run.dir) if recipe.run.dir else Path("runs") / f"{name}-s{recipe.run.seed}"
+        )
+        (target / run_directory.RECIPE).write_text(dump(recipe), encoding="utf-8")
+        start = parameter_hash(assembly.policy.model)
+        row = run_row(
+            recipe, name=name, task=assembly.task, policy=assembly.policy, start=start, sandbox=assembly.sandbox_facts
+        )
+        ledger = stack.enter_context(Ledger.create(target / run_directory.LEDGER, row))
+        run = Run(recipe, assembly, ledger, reporter, target)
+        return run.go(stop)
+
+
+class Run:
+    """One attempt at the updates of a recipe."""
+
+    def __init__(self, recipe: Recipe, assembly: Assembly, ledger: Ledger, reporter: Reporter, directory: Path) -> None:
+        self.recipe = recipe
+        self.assembly = assembly
+        self.ledger = ledger
+        self.reporter = reporter
+        self.directory = directory
+        self.hash = parameter_hash(assembly.policy.model).digest
+
+    def go(self, stop: threading.Event) -> RunResult:
+        """Take the updates; save what there is whether they end, are stopped, or fail."""
+        updates = self.recipe.run.updates
+        self.ledger.prompts([_prompt_row(prompt, ids) for prompt, ids in self.assembly.all_prompts])
+        for text in self.assembly.notes:
+            self.ledger.event("note", 0, {"text": text})
+        self.reporter.started(self.directory, updates=updates)
+        done, reason = 0, "failed"
+        first = last = None
+        try:
+            first = last = self._measure(0)
+            for update in range(1, updates + 1):
+                if stop.is_set():
+                    reason = "interrupted"
+                    break
+                self._update(update)
+                done = update
+                if update % self.recipe.eval.every == 0 or update == updates:
+                    last = self._measure(update) or last
+            else:
+                reason = "finished"
+        finally:
+            self._close(done, reason)
+        return RunResult(directory=self.directory, finished=reason == "finished", first=first, last=last)
+
+    def _update(self, update: int) -> None:
+        watch = Stopwatch()
+        ids: list[int] = []
+
+        def record(completions: Sequence[Completion], judgements: Sequence[Judgement]) -> None:
+            with watch("ledger"):
+                ids.extend(self._keep("train", update, self.assembly.parts.judge, completions, judgements))
+
+        outcome = train_step(update, self.assembly.parts, record=record, watch=watch)
+        with watch("hash"):
+            hash_after = parameter_hash(self.assembly.policy.model).digest
+        row = update_row(update, outcome, ids, hash_before=self.hash, hash_after=hash_after)
+        with watch("ledger"):
+            self.ledger.update(row)
+        slowest = max(range(len(ids)), key=lambda index: outcome.judgements[index].verdict.seconds)
+        self.ledger.attempt(
+            "update",
+            update,
+            {
+                "seconds": watch.seconds,
+                "slowest_verdict": {
+                    "completion_id": ids[slowest],
+                    "seconds": outcome.judgements[slowest].verdict.seconds,
+                },
+            },
+        )
+        self.hash = hash_after
+        self.reporter.updated(row, seconds=sum(watch.seconds.values()))
+
+    def _measure(self, state: int) -> Measurement | None:
+        samples, prompts = self.recipe.eval.samples, self.assembly.eval_prompts
+        if not samples or not prompts:
+            return None
+        self.reporter.stage(f"measuring state {state} on {len(prompts)} held-out prompt(s), {samples} answers each")
+
+        def keep(completions: Sequence[Completion], judgements: Sequence[Judgement]) -> None:
+            self._keep("eval", state, self.assembly.eval_judge, completions, judgements)
+
+        found = measure(
+            self.assembly.parts.sampler,
+            self.assembly.eval_judge,
+            prompts,
+            samples=samples,
+            seed=self.recipe.run.seed,
+            state=state,
+            on_group=keep,
+        )
+        self.ledger.event("eval", state, found.as_json())
+        self.reporter.measured(found)
+        return found
+
+    def _keep(
+        self,
+        purpose: str,
+        number: int,
+        judge: Judge,
+        completions: Sequence[Completion],
+        judgements: Sequence[Judgement],
+    ) -> list[int]:
+        ids = self.ledger.completions(purpose, number, completions)
+        self.ledger.verdicts(verdict_rows(ids, judge, judgements))
+        return ids
+
+    def _close(self, done: int, reason: str) -> None:
+        """Save the last policy, then say in the ledger how it ended, then derive card and plot from the ledger."""
+        model = self.directory / run_directory.MODEL
+        save_policy(self.assembly.policy, model)
+        self.ledger.event("saved", done, {"directory": run_directory.MODEL, "parameter_hash": self.hash})
+        self.ledger.event("stop", done, {"reason": reason, "updates": done, "planned": self.recipe.run.updates})
+        self.ledger.attempt("end" if reason == "finished" else "interrupted", done, {})
+        write_card(self.directory)
+        plot_run(self.directory / run_directory.LEDGER, self.directory / run_directory.PLOT)
+
+
+def _prompt_row(prompt: Prompt, ids: tuple[int, ...]) -> PromptRow:
+    return PromptRow(id=prompt.id, content=prompt.content, token_ids=ids, columns=prompt.columns)
