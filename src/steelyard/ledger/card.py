@@ -3,9 +3,9 @@
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from steelyard.ledger.codec import plain
 from steelyard.ledger.reader import LedgerReader
@@ -108,16 +108,14 @@ def _before_and_after(evals: Sequence[EventRow]) -> Card:
 
 def _times(reader: LedgerReader) -> Card:
     attempts = reader.attempts()
-    seconds: dict[str, float] = {}
-    for row in attempts:
-        stages = row.data.get("seconds")
-        for stage, value in stages.items() if isinstance(stages, Mapping) else ():
-            seconds[str(stage)] = seconds.get(str(stage), 0.0) + float(value)
+    stages = reader.rows(
+        "SELECT s.key AS stage, sum(s.value) AS total FROM attempts, json_each(data, '$.seconds') AS s GROUP BY s.key"
+    )
     return {
         "attempts": max((row.attempt for row in attempts), default=0),
         "first_utc": attempts[0].utc if attempts else None,
         "last_utc": attempts[-1].utc if attempts else None,
-        "seconds": seconds,
+        "seconds": {row["stage"]: row["total"] for row in stages},
     }
 
 
@@ -134,11 +132,10 @@ def _lines(name: str, value: object, *, depth: int) -> Iterator[str]:
     label = f"{'  ' * depth}{name}"
     if isinstance(value, dict) and value:
         yield label
-        items: dict[str, object] = value
-        for key, item in items.items():
-            yield from _lines(str(key), item, depth=depth + 1)
+        for key, item in cast("dict[str, object]", value).items():
+            yield from _lines(key, item, depth=depth + 1)
     else:
-        yield f"{label:<{_LABEL_WIDTH}}{_shown(value)}"
+        yield f"{label:<{_LABEL_WIDTH}}{_shown(cast('object', value))}"
 
 
 def _shown(value: object) -> str:

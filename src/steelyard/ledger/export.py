@@ -3,13 +3,13 @@
 import csv
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from steelyard.errors import LedgerError
-from steelyard.ledger.codec import DTYPES, decode_value
+from steelyard.ledger.codec import DTYPES, SqlValue, decode_value
 from steelyard.ledger.files import explained
 from steelyard.ledger.reader import LedgerReader
 from steelyard.ledger.schema import KINDS, METRICS, Kind
@@ -42,7 +42,7 @@ def export(path: Path, to: Path, format: Format = "parquet", *, overwrite: bool 
         raise LedgerError(f"export format {format!r} is unknown; choose parquet or csv.")
     if to.exists() and (not to.is_dir() or any(to.iterdir())) and not overwrite:
         raise LedgerError(f"{to} is not an empty directory; name a new one, or allow overwriting.")
-    with LedgerReader(path) as reader, explained(to):
+    with LedgerReader(path) as reader, explained(to, way_out="Free some space, or export to another disk."):
         to.mkdir(parents=True, exist_ok=True)
         return [
             _write_table(reader, table, kinds, to / f"{table}.{format}", _OPENERS[format])
@@ -60,18 +60,21 @@ def _write_table(reader: LedgerReader, table: str, kinds: Mapping[str, Kind], ta
     unfinished = target.with_name(f".{target.name}.unfinished")
     order = "" if table == "metrics" else " ORDER BY rowid"
     chunk: list[Row] = []
-    with opener(unfinished, kinds) as append:
-        for row in reader.rows(f"SELECT {', '.join(kinds)} FROM {table}{order}"):
-            chunk.append({name: _exported(kind, row[name]) for name, kind in kinds.items()})
-            if len(chunk) == CHUNK_ROWS:
-                append(chunk)
-                chunk = []
-        append(chunk)
-    unfinished.replace(target)
+    try:
+        with opener(unfinished, kinds) as append:
+            for row in reader.rows(f"SELECT {', '.join(kinds)} FROM {table}{order}"):
+                chunk.append({name: _exported(kind, row[name]) for name, kind in kinds.items()})
+                if len(chunk) == CHUNK_ROWS:
+                    append(chunk)
+                    chunk = []
+            append(chunk)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return target
 
 
-def _exported(kind: Kind, stored: Any) -> object:
+def _exported(kind: Kind, stored: SqlValue) -> object:
     if kind == "json":
         return stored
     value = decode_value(kind, stored)
@@ -79,7 +82,7 @@ def _exported(kind: Kind, stored: Any) -> object:
 
 
 @contextmanager
-def _parquet(path: Path, kinds: Mapping[str, Kind]) -> Iterator[Append]:
+def _parquet(path: Path, kinds: Mapping[str, Kind]) -> Generator[Append, None, None]:
     # pyarrow takes a while to import and only this function needs it
     pa: Any = importlib.import_module("pyarrow")
     pq: Any = importlib.import_module("pyarrow.parquet")
@@ -92,7 +95,7 @@ def _parquet(path: Path, kinds: Mapping[str, Kind]) -> Iterator[Append]:
 
 
 @contextmanager
-def _csv(path: Path, kinds: Mapping[str, Kind]) -> Iterator[Append]:
+def _csv(path: Path, kinds: Mapping[str, Kind]) -> Generator[Append, None, None]:
     arrays = [name for name, kind in kinds.items() if kind in DTYPES]
 
     def flat(row: Row) -> Row:

@@ -14,15 +14,16 @@ from steelyard.ledger.schema import APPLICATION_ID, MIGRATIONS
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _WRITE_FAILURES = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_SHMSIZE")
+_START_AGAIN = "Free some space, or set run.dir to another disk, and start the run again."
 
 
 @contextmanager
-def explained(path: Path) -> Generator[None, None, None]:
-    """Turn errors of SQLite and of the file system into `LedgerError`s that say what to do."""
+def explained(path: Path, *, way_out: str = _START_AGAIN) -> Generator[None, None, None]:
+    """Turn errors of SQLite and of the file system into `LedgerError`s; `way_out` of a full disk is the caller's."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise LedgerError(_explanation(path, error)) from error
+        raise LedgerError(_explanation(path, error, way_out)) from error
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[str] = MIGRATIONS) -> None:
@@ -100,13 +101,12 @@ class WriterLock:
             return False
 
 
-def _explanation(path: Path, error: sqlite3.Error | OSError) -> str:
+def _explanation(path: Path, error: sqlite3.Error | OSError, way_out: str) -> str:
     name = str(getattr(error, "sqlite_errorname", ""))
     if getattr(error, "errno", None) in _NO_SPACE or name in _WRITE_FAILURES:
         return (
             f"{path} cannot grow ({error}): {_free_bytes(path)} bytes are free on its disk; a file size limit or quota "
-            "may also stand in the way. Everything committed so far is kept and readable. "
-            "Free some space, or set run.dir to another disk, and start the run again."
+            f"may also stand in the way. Everything committed so far is kept and readable. {way_out}"
         )
     if isinstance(error, FileExistsError):
         return f"{path} exists already, and a ledger is never overwritten. Set run.dir to a new directory."
