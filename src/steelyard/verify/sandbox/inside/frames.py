@@ -1,0 +1,57 @@
+"""Frames between two processes: length, nonce, tag, body.
+
+A reply must carry the nonce of the frame it answers. The supervisor draws it anew for each input, so a program cannot
+answer an input before that input was sent to it.
+"""
+
+import os
+import struct
+
+HEADER = struct.Struct("<I8sc")
+NO_NONCE = bytes(8)
+
+# supervisor → child
+SOURCE = b"S"
+INPUT = b"A"
+# child → supervisor
+READY = b"R"
+WALL_MISSING = b"W"
+LOADED = b"L"
+VALUE = b"V"
+NOT_PLAIN = b"N"
+TOO_LARGE = b"B"
+RAISED = b"E"
+NO_MEMORY = b"M"
+
+MEMORY_EXIT = 71
+"""Exit code of a child that had no memory left to say so."""
+
+
+def pack(nonce: bytes, tag: bytes, body: bytes) -> bytes:
+    """Return one frame."""
+    return HEADER.pack(len(body), nonce, tag) + body
+
+
+def read_exactly(descriptor: int, count: int) -> bytes:
+    """Read `count` bytes from a blocking descriptor; EOFError when the other side is gone."""
+    parts: list[bytes] = []
+    while count:
+        part = os.read(descriptor, min(count, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def read_frame(descriptor: int) -> tuple[bytes, bytes, bytes]:
+    """Read one frame from a blocking descriptor: nonce, tag, body."""
+    length, nonce, tag = HEADER.unpack(read_exactly(descriptor, HEADER.size))
+    return nonce, tag, read_exactly(descriptor, length)
+
+
+def write_frame(descriptor: int, nonce: bytes, tag: bytes, body: bytes) -> None:
+    """Write one frame to a blocking descriptor."""
+    data = memoryview(pack(nonce, tag, body))
+    while data:
+        data = data[os.write(descriptor, data) :]

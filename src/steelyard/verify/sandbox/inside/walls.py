@@ -1,0 +1,280 @@
+"""The walls around the candidate programs, in the order in which they are raised.
+
+The supervisor enters a user namespace; the zygote inside it takes namespaces of its own, and a root that holds nothing
+but the standard library; each child drops what is left and installs the filter. A wall that cannot be raised is a
+`MissingWall` that says why and what to change.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import seccomp, syscalls
+
+NAMES = ("user namespace", "process namespace", "file view", "network", "landlock", "privileges", "limits", "seccomp")
+"""Every wall, outermost first."""
+OPTIONAL = frozenset({"landlock"})
+"""Defence in depth: used where the kernel has it."""
+
+CANDIDATE_ID = 1
+"""Inside the user namespace, the id of the candidate where root started the sandbox; it is `NOBODY` outside."""
+NOBODY = 65534
+
+_LANDLOCK_READ = 0b1101  # execute (mapping a library), read a file, list a folder
+_LANDLOCK_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
+
+
+class MissingWall(Exception):
+    """A wall that this machine cannot raise."""
+
+    def __init__(self, name: str, why: str, fix: str) -> None:
+        super().__init__(name, why, fix)
+        self.name = name
+        self.why = why
+        self.fix = fix
+
+
+@contextlib.contextmanager
+def raising(name: str) -> Iterator[None]:
+    """Turn the OSError of a step into `MissingWall`."""
+    try:
+        yield
+    except OSError as error:
+        raise MissingWall(name, str(error), _fix(name)) from error
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the children of one zygote share."""
+
+    ids: tuple[int, int] | None
+    """User and group that a child switches to; None keeps the only id that the namespace has."""
+    mapped_bytes: int
+    """Address space of the zygote after its imports; a child's memory limit counts from here."""
+    wanted: frozenset[str]
+    """The walls to raise."""
+
+
+# ------------------------------------------------------------------ supervisor
+
+
+def enter_user_namespace() -> bool:
+    """Enter a user namespace and prepare a process namespace for the first child.
+
+    Returns:
+        Whether a second, unprivileged id is mapped for the candidates.
+    """
+    process, user, group = os.getpid(), os.geteuid(), os.getegid()
+    with raising("user namespace"):
+        ready, go = os.pipe()
+        helper = os.fork()
+        if helper == 0:  # stays outside, where root's rights to map a second id are
+            os.close(go)
+            os.read(ready, 1)
+            os._exit(_map_ids(process, user, group))
+        os.close(ready)
+        try:
+            syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWPID)
+        finally:
+            os.close(go)
+            _, status = os.waitpid(helper, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code not in (0, 2):
+            raise OSError(code, f"the id map could not be written: {os.strerror(code)}")
+        return code == 0
+
+
+def _map_ids(process: int, user: int, group: int) -> int:
+    """Write the id maps; return 0 with a second id, 2 without, 1 on failure."""
+    proc = Path(f"/proc/{process}")
+    if user == 0:
+        with contextlib.suppress(OSError):
+            (proc / "uid_map").write_text(f"0 0 1\n{CANDIDATE_ID} {NOBODY} 1\n")
+            (proc / "gid_map").write_text(f"0 {group} 1\n{CANDIDATE_ID} {NOBODY} 1\n")
+            return 0
+    try:
+        (proc / "uid_map").write_text(f"0 {user} 1\n")
+        (proc / "setgroups").write_text("deny")
+        (proc / "gid_map").write_text(f"0 {group} 1\n")
+    except OSError:
+        return 1
+    return 2
+
+
+# ------------------------------------------------------------------ zygote
+
+
+def library_folders(paths: Iterable[str]) -> list[str]:
+    """Return the folders of the import path, none inside another."""
+    folders: list[str] = []
+    for path in sorted(os.path.abspath(p) for p in paths if p and Path(p).is_dir()):
+        if not any(path == folder or path.startswith(folder + "/") for folder in folders):
+            folders.append(path)
+    return folders
+
+
+def enter_file_view(folders: list[str]) -> None:
+    """Make a root that holds a read-only view of these folders and nothing else.
+
+    Installed packages inside a folder are hidden: among them may be the project whose tests judge the program.
+    """
+    with raising("file view"):
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+        # Any folder that exists everywhere and holds no library; the mount is seen by this process alone.
+        root = "/proc"
+        quiet = syscalls.MS_NOSUID | syscalls.MS_NODEV
+        syscalls.mount("tmpfs", root, "tmpfs", quiet | syscalls.MS_NOEXEC, "size=64k,mode=755")
+        for folder in folders:
+            _bind_read_only(folder, root + folder)
+        old = root + "/.old"
+        Path(old).mkdir()
+        syscalls.pivot_root(root, old)
+        os.chdir("/")
+        syscalls.unmount("/.old")
+        Path("/.old").rmdir()
+        flags = syscalls.MS_REMOUNT | syscalls.MS_RDONLY | quiet | syscalls.MS_NOEXEC
+        syscalls.mount("tmpfs", "/", None, flags, "size=64k,mode=755")
+
+
+def _bind_read_only(folder: str, target: str) -> None:
+    Path(target).mkdir(parents=True)
+    syscalls.mount(folder, target, None, syscalls.MS_BIND | syscalls.MS_REC)
+    for hidden in ("site-packages", "dist-packages"):
+        if (Path(target) / hidden).is_dir():
+            flags = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+            syscalls.mount("tmpfs", f"{target}/{hidden}", "tmpfs", flags, "size=4k,mode=755")
+    flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV
+    # Flags of the original mount are locked in a user namespace: keep them. Those below have the same bits in statvfs.
+    kept = os.statvfs(folder).f_flag & (syscalls.MS_NOEXEC | 0x1C00)  # noatime, nodiratime, relatime
+    syscalls.mount("none", target, None, flags | _time_flags(kept) | kept & syscalls.MS_NOEXEC)
+
+
+def _time_flags(statvfs_flags: int) -> int:
+    """Translate ST_RELATIME (4096) to MS_RELATIME; ST_NOATIME and ST_NODIRATIME have the bits of MS_."""
+    return statvfs_flags & 0xC00 | (0x200000 if statvfs_flags & 0x1000 else 0)
+
+
+def enter_network() -> None:
+    """Leave every network, System V object, host name and cgroup view of the machine."""
+    with raising("network"):
+        others = syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWCGROUP
+        syscalls.unshare(syscalls.CLONE_NEWNET | others)
+        socket.sethostname("sandbox")
+
+
+def restrict_files(folders: list[str]) -> None:
+    """Let Landlock deny what is left: writing anywhere, TCP, signals and abstract sockets outside."""
+    with raising("landlock"):
+        version = syscalls.landlock_version()
+        if version == 0:
+            raise OSError("this kernel has no Landlock, or it is switched off")
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        files = _LANDLOCK_FILES[min(version, 5)]
+        network = 0b11 if version >= 4 else 0
+        scopes = 0b11 if version >= 6 else 0
+        syscalls.landlock_restrict((files, network, scopes), [(folder, _LANDLOCK_READ) for folder in folders])
+
+
+# ------------------------------------------------------------------ child
+
+
+def confine(layout: Layout, *, memory_bytes: int, cpu_seconds: int, filter_program: bytes) -> None:
+    """Raise the walls of one child, the filter last."""
+    wanted = layout.wanted
+    if "limits" in wanted:
+        with raising("limits"):
+            limit_resources(layout.mapped_bytes + memory_bytes, cpu_seconds)
+    if "privileges" in wanted:
+        with raising("privileges"):
+            _drop_privileges(layout.ids)
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of ids clears it, so it comes after
+    if "seccomp" in wanted:
+        with raising("seccomp"):
+            syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+            syscalls.install_filter(filter_program)
+
+
+def limit_resources(mapped_bytes: int, cpu_seconds: int) -> None:
+    """Lower the limits of this process; a limit that is lower already stays."""
+    for kind, value in (
+        (resource.RLIMIT_AS, mapped_bytes),
+        (resource.RLIMIT_DATA, mapped_bytes),
+        (resource.RLIMIT_CPU, cpu_seconds),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 32),
+        (resource.RLIMIT_NPROC, 1),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_STACK, 8 << 20),
+    ):
+        _, hard = resource.getrlimit(kind)
+        limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (limit, limit))
+
+
+def _drop_privileges(ids: tuple[int, int] | None) -> None:
+    syscalls.lock_capabilities()
+    if ids is not None:
+        os.setgroups([])
+        os.setresgid(ids[1], ids[1], ids[1])
+        os.setresuid(ids[0], ids[0], ids[0])
+    syscalls.clear_capabilities()
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+
+
+def standing(layout: Layout) -> list[str]:
+    """Try what each wall of a confined child must refuse; return the names of those that did not.
+
+    Runs before the source arrives, so that a wall which fell silently costs no program its verdict.
+    """
+    attempts = {
+        "process namespace": lambda: os.getpid() == 1,
+        "file view": lambda: not any(map(os.path.exists, ("/proc", "/etc", "/usr/bin", "/dev"))),
+        "privileges": lambda: syscalls.capabilities() == 0 and (layout.ids is None or os.getuid() == layout.ids[0]),
+        "limits": lambda: resource.getrlimit(resource.RLIMIT_FSIZE) == (0, 0),
+        "seccomp": lambda: _refused(os.fork) and _refused(socket.socket),
+    }
+    return [name for name, stands in attempts.items() if name in layout.wanted and not stands()]
+
+
+def _refused(attempt: Callable[[], object]) -> bool:
+    """Whether the filter refuses the attempt; other walls refuse with other errors."""
+    try:
+        result = attempt()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    if result == 0:
+        os._exit(0)  # the other side of a fork that was not refused
+    return False
+
+
+# ------------------------------------------------------------------ advice
+
+
+def _setting(name: str) -> str:
+    try:
+        return (Path("/proc/sys") / name).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _fix(name: str) -> str:
+    """Return what to change on this machine so that the wall can be raised."""
+    if name == "seccomp":
+        return "the kernel needs CONFIG_SECCOMP_FILTER, and the machine must be x86_64 or aarch64"
+    if name == "landlock":
+        return "nothing to do: the other walls hold without it"
+    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    if _setting("kernel/unprivileged_userns_clone") == "0":
+        return "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if _setting("user/max_user_namespaces") == "0":
+        return "sudo sysctl -w user.max_user_namespaces=15000"
+    return "in a container, start it with `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`"

@@ -1,0 +1,185 @@
+"""The fork server: one process inside the walls, from which each candidate process is a cheap fork.
+
+It holds no program, no input and no expected value, so a child finds none in the memory that it inherits. It is the
+init of its own process namespace: when it dies, every process inside dies with it.
+"""
+
+import contextlib
+import gc
+import importlib
+import os
+import random
+import resource
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import frames, harness, seccomp, syscalls, walls, wire
+
+SPAWN = b"S"
+KILL = b"K"
+WAIT = b"W"
+FINISHED = struct.Struct("<iIQ")
+"""Wait status, milliseconds of CPU time, largest resident size in KiB."""
+
+CHANNEL = 3
+_NATURAL_END_SECONDS = 0.2
+"""A child that closed its channel gets this long to end by itself, so that its own exit status is seen."""
+
+LIBRARY = (
+    "abc array base64 binascii bisect calendar cmath collections collections.abc contextlib copy csv dataclasses "
+    "datetime decimal difflib enum fractions functools graphlib hashlib heapq html io itertools json keyword locale "
+    "math numbers operator os os.path pprint queue random re reprlib secrets statistics string struct textwrap time "
+    "traceback types typing unicodedata uuid warnings weakref zlib encodings.ascii encodings.latin_1 encodings.idna"
+).split()
+"""Imported before the first fork. The rest of the standard library can be imported from the read-only view."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the supervisor tells the zygote."""
+
+    wanted: frozenset[str]
+    second_id: bool
+    memory_bytes: int
+    cpu_seconds: int
+    value_bytes: int
+
+
+class Zygote:
+    """The fork server's loop."""
+
+    def __init__(self, control: socket.socket, settings: Settings) -> None:
+        self.control = control
+        self.settings = settings
+        self.child = 0
+        self.walls: dict[str, str] = {}
+        _import_library()
+        self.filter = seccomp.build_filter(syscalls.MACHINE) if "seccomp" in settings.wanted else b""
+        self.own_namespace = -1
+        if "process namespace" in settings.wanted:
+            self.own_namespace = os.open("/proc/self/ns/pid_for_children", os.O_RDONLY | os.O_CLOEXEC)
+        mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
+        ids = (walls.CANDIDATE_ID, walls.CANDIDATE_ID) if settings.second_id else None
+        mapped = mapped_pages * resource.getpagesize()
+        self.layout = walls.Layout(ids=ids, mapped_bytes=mapped, wanted=settings.wanted)
+        self.stdin, writer = os.pipe()  # reads as empty, and is no file of the machine
+        os.close(writer)
+
+    def raise_walls(self) -> str:
+        """Raise the walls that all children share; return why Landlock is missing, or an empty string."""
+        wanted = self.settings.wanted
+        folders = walls.library_folders(sys.path)
+        os.environ.clear()
+        if "file view" in wanted:
+            walls.enter_file_view(folders)
+        if "network" in wanted:
+            walls.enter_network()
+        without = ""
+        if "landlock" in wanted:
+            try:
+                walls.restrict_files(folders if "file view" in wanted else [])
+            except walls.MissingWall as missing:
+                without = missing.why
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        gc.collect()
+        gc.freeze()
+        return without
+
+    def run(self) -> None:
+        """Serve the supervisor until it is gone."""
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(self.control, 1, 2)
+            if not message:
+                os._exit(0)
+            if message == SPAWN:
+                self._spawn(*descriptors)
+            else:
+                self.control.sendall(FINISHED.pack(*self._finish(patient=message == WAIT)))
+
+    def _spawn(self, channel: int, output: int) -> None:
+        if self.own_namespace >= 0:
+            # A process may leave for a new process namespace only from its own, so go back to that first.
+            syscalls.setns(self.own_namespace, syscalls.CLONE_NEWPID)
+            syscalls.unshare(syscalls.CLONE_NEWPID)
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                self._become_candidate(channel, output)
+            except BaseException:  # noqa: BLE001 - whatever it was, the child must not go on as a second zygote
+                traceback.print_exc()
+            finally:
+                os._exit(70)
+        os.close(channel)
+        os.close(output)
+
+    def _become_candidate(self, channel: int, output: int) -> None:
+        os.setsid()
+        keep = os.dup2(channel, 60)  # out of the way of the numbers that it and the others get
+        os.dup2(self.stdin, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.dup2(keep, CHANNEL)
+        os.closerange(CHANNEL + 1, 65536)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        settings = self.settings
+        missing: list[str]
+        try:
+            walls.confine(
+                self.layout,
+                memory_bytes=settings.memory_bytes,
+                cpu_seconds=settings.cpu_seconds,
+                filter_program=self.filter,
+            )
+            missing = [f"{name}\0it did not stand when tried\0" for name in walls.standing(self.layout)]
+        except walls.MissingWall as error:
+            missing = [f"{error.name}\0{error.why}\0{error.fix}"]
+        tag = frames.WALL_MISSING if missing else frames.READY
+        frames.write_frame(CHANNEL, frames.NO_NONCE, tag, wire.encode(missing))
+        random.seed(0)  # noqa: TID251 - the candidate's own generator: the same program gives the same verdict
+        harness.serve(CHANNEL, settings.value_bytes)
+
+    def _finish(self, *, patient: bool) -> tuple[int, int, int]:
+        """End the child and everything it started; return its wait status, CPU milliseconds and largest size."""
+        deadline = time.monotonic() + (_NATURAL_END_SECONDS if patient else 0.0)
+        ended, status, usage = os.wait4(self.child, os.WNOHANG)
+        while not ended and time.monotonic() < deadline:
+            time.sleep(0.001)
+            ended, status, usage = os.wait4(self.child, os.WNOHANG)
+        if "process namespace" not in self.settings.wanted:
+            with contextlib.suppress(OSError):
+                os.killpg(self.child, signal.SIGKILL)
+        if not ended:
+            os.kill(self.child, signal.SIGKILL)
+            _, status, usage = os.wait4(self.child, 0)
+        self.child = 0
+        return status, int(1000 * (usage.ru_utime + usage.ru_stime)), usage.ru_maxrss
+
+
+def _import_library() -> None:
+    for name in LIBRARY:
+        importlib.import_module(name)
+    warnings.simplefilter("ignore")  # a candidate's warnings are no output of its own
+
+
+def main(control: socket.socket, settings: Settings) -> None:
+    """Become the zygote in this process; never returns."""
+    os.setsid()
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    try:
+        zygote = Zygote(control, settings)
+        report = ["", zygote.raise_walls(), ""]
+        # A change of credentials would have cleared it: set it again after the last one.
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    except walls.MissingWall as missing:
+        control.sendall(wire.encode([missing.name, missing.why, missing.fix]))
+        os._exit(0)
+    control.sendall(wire.encode(report))
+    zygote.run()

@@ -1,0 +1,277 @@
+"""The pool of sandbox servers that a trainer uses."""
+
+import marshal
+import os
+import selectors
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, cast
+
+from steelyard.errors import SandboxUnavailable, TaskError, VerificationError
+from steelyard.types import Status
+from steelyard.verify.sandbox import server as servers
+from steelyard.verify.sandbox.inside import walls, wire
+from steelyard.verify.sandbox.records import InputOutcome, Limits, ProgramJob, ProgramRun, Wall
+from steelyard.verify.sandbox.server import Server
+
+_GRACE_SECONDS = 60.0
+"""On top of a program's own time before a server counts as hung: forks, raising walls, a loaded machine."""
+_DETAIL = 400
+_ATTEMPTS = 2
+"""A program whose server died runs once more; a second death is `checker_failed`."""
+
+
+@dataclass
+class _Task:
+    """A job under way."""
+
+    index: int
+    job: ProgramJob
+    inputs: list[bytes]
+    attempt: int = 0
+    deadline: float = 0.0
+
+
+class Sandbox:
+    """Runs programs behind walls, `workers` at a time; use as a context manager.
+
+    The servers are fresh interpreters without torch, started here; the programs are forked from them. One call of `run`
+    at a time; other threads wait. A forked copy of the trainer starts servers of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int,
+        limits: Limits | None = None,
+        unconfined: bool = False,
+        _without: Sequence[str] = (),
+    ) -> None:
+        """Start the servers.
+
+        Args:
+            workers: Programs at a time, one server each; at least 1.
+            limits: What one program may use.
+            unconfined: Run without namespaces and filter, in plain processes with resource limits: for trusted programs.
+            _without: Walls left out, by name; for tests that show what each wall is for.
+
+        Raises:
+            SandboxUnavailable: A wall cannot be raised on this machine; the message has the fix.
+            VerificationError: A server did not start.
+        """
+        problem = servers.machine_problem()
+        if problem:
+            raise SandboxUnavailable(problem[0].upper() + problem[1:])
+        if workers < 1:
+            raise VerificationError(f"A sandbox needs at least 1 worker, got {workers}.")
+        self.limits = limits or Limits()
+        self.workers = workers
+        self.unconfined = unconfined
+        self._wanted = frozenset({"limits"}) if unconfined else frozenset(walls.NAMES) - frozenset(_without)
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._servers: list[Server] = []
+        self._finalizer = weakref.finalize(self, _shut_down, self._servers, self._owner)
+        self.walls: tuple[Wall, ...] = ()
+        self._fill_up()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the servers and everything in them."""
+        self._finalizer()
+
+    def run(self, jobs: Sequence[ProgramJob]) -> list[ProgramRun]:
+        """Run every job and return the runs, same length and order.
+
+        A program's misbehaviour is data in its run. `checker_failed` says that our side failed twice on it.
+
+        Raises:
+            TaskError: An input is not plain data.
+            VerificationError: Servers cannot be started any more, or the sandbox is closed.
+        """
+        tasks = deque(_Task(index, job, _encode_inputs(job)) for index, job in enumerate(jobs))
+        with self._lock:
+            self._adopt()
+            if not self._finalizer.alive:
+                raise VerificationError("This sandbox is closed: open a new one.")
+            self._fill_up()
+            round_ = _Round(self._servers, self.limits, self._start_one)
+            try:
+                return round_.run(tasks, len(jobs))
+            except BaseException:  # an interrupt too: what runs now has nobody to report to
+                round_.kill_busy()
+                raise
+
+    def _fill_up(self) -> None:
+        """Start the servers that are missing, all at once."""
+        started = [Server(self.limits, self._wanted) for _ in range(self.workers - len(self._servers))]
+        try:
+            for server in started:
+                self.walls = self._check(server.await_start())
+        except BaseException:
+            for server in started:
+                server.kill()
+            raise
+        self._servers += started
+
+    def _start_one(self) -> Server:
+        server = Server(self.limits, self._wanted)
+        try:
+            self._check(server.await_start())
+        except BaseException:
+            server.kill()
+            raise
+        return server
+
+    def _check(self, found: list[Wall]) -> tuple[Wall, ...]:
+        missing = [wall for wall in found if wall.required and not wall.stands]
+        if missing:
+            raise servers.refuse(missing)
+        return tuple(wall for wall in found if wall.name in self._wanted)
+
+    def _adopt(self) -> None:
+        """In a forked copy of the trainer, leave the original's servers alone."""
+        if self._owner == os.getpid():
+            return
+        for server in self._servers:
+            server.forget()
+        self._finalizer.detach()
+        self._servers = []
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _shut_down, self._servers, self._owner)
+
+
+class _Round:
+    """One call of `run`: hands tasks to idle servers and collects their answers."""
+
+    def __init__(self, pool: list[Server], limits: Limits, start: Callable[[], Server]) -> None:
+        self.pool = pool
+        self.limits = limits
+        self.start = start
+        self.busy: dict[Server, _Task] = {}
+        self.waiting: deque[_Task] = deque()
+        self.runs: dict[int, ProgramRun] = {}
+
+    def run(self, tasks: deque[_Task], count: int) -> list[ProgramRun]:
+        self.waiting = tasks
+        with selectors.DefaultSelector() as selector:
+            for server in self.pool:
+                selector.register(server.socket, selectors.EVENT_READ, server)
+            while len(self.runs) < count:
+                for server in [server for server in self.pool if server not in self.busy]:
+                    if self.waiting and not self._hand_out(server):
+                        self._replace(server, selector)
+                for key, _ in selector.select(self._patience()):
+                    self._collect(cast(Server, key.data), selector)
+                for server in [s for s, task in self.busy.items() if time.monotonic() > task.deadline]:
+                    self._replace(server, selector)
+        return [self.runs[index] for index in range(count)]
+
+    def kill_busy(self) -> None:
+        """End the servers whose answer nobody will collect; the next call starts new ones."""
+        for server in self.busy:
+            self.pool.remove(server)
+            server.kill()
+
+    def _hand_out(self, server: Server) -> bool:
+        task = self.waiting.popleft()
+        task.attempt += 1
+        task.deadline = time.monotonic() + self.limits.program_seconds + _GRACE_SECONDS
+        self.busy[server] = task
+        try:
+            server.send(task.job.source, task.job.entry_point, task.inputs)
+        except OSError:
+            return False
+        return True
+
+    def _patience(self) -> float:
+        return max(0.0, min((task.deadline for task in self.busy.values()), default=0.0) - time.monotonic())
+
+    def _collect(self, server: Server, selector: selectors.BaseSelector) -> None:
+        try:
+            answer = server.receive()
+        except (OSError, EOFError, wire.BadBytes):
+            self._replace(server, selector)
+            return
+        if answer is not None:
+            task = self.busy.pop(server)
+            self.runs[task.index] = _read_run(task.job, answer)
+
+    def _replace(self, server: Server, selector: selectors.BaseSelector) -> None:
+        """Put a fresh server in the place of a dead or hung one; its program runs once more."""
+        task = self.busy.pop(server, None)
+        selector.unregister(server.socket)
+        detail = server.error_tail()
+        server.kill()
+        self.pool.remove(server)
+        if task is not None and task.attempt < _ATTEMPTS:
+            self.waiting.appendleft(task)
+        elif task is not None:
+            outcome = InputOutcome(fault=Status.CHECKER_FAILED, ran=False)
+            text = f"the sandbox server died twice on this program: {detail}"
+            outcomes = (outcome,) * len(task.inputs)
+            self.runs[task.index] = ProgramRun(id=task.job.id, outcomes=outcomes, seconds=0.0, detail=_printable(text))
+        fresh = self.start()
+        self.pool.append(fresh)
+        selector.register(fresh.socket, selectors.EVENT_READ, fresh)
+
+
+def probe() -> list[Wall]:
+    """Raise every wall once on this machine and say which ones stand; those after a missing one are not tried."""
+    problem = servers.machine_problem()
+    if problem:
+        return [Wall(name=name, stands=False, why=problem) for name in walls.NAMES]
+    server = Server(Limits(), walls.NAMES)
+    try:
+        return server.await_start()
+    finally:
+        server.kill()
+
+
+def _shut_down(pool: list[Server], owner: int) -> None:
+    if os.getpid() != owner:
+        return
+    for server in pool:
+        server.close()
+    pool.clear()
+
+
+def _encode_inputs(job: ProgramJob) -> list[bytes]:
+    try:
+        for arguments in job.inputs:
+            wire.encode(arguments)
+        # Version 2 has no back references: what is shared here arrives as separate copies.
+        return [marshal.dumps(arguments, 2) for arguments in job.inputs]
+    except ValueError as error:
+        raise TaskError(f"Input of program {job.id!r} is not plain data: {error}.") from error
+
+
+def _read_run(job: ProgramJob, answer: object) -> ProgramRun:
+    rows, seconds, detail = cast("tuple[list[tuple[str, bytes, bool]], float, str]", answer)
+    outcomes = tuple(_read_outcome(*row) for row in rows)
+    return ProgramRun(id=job.id, outcomes=outcomes, seconds=seconds, detail=_printable(detail))
+
+
+def _read_outcome(status: str, data: bytes, ran: bool) -> InputOutcome:  # noqa: FBT001 - a row of the answer
+    if status != "returned":
+        return InputOutcome(fault=Status(status), ran=ran)
+    try:
+        return InputOutcome(value=wire.decode(data))
+    except wire.BadBytes:  # a forged frame; an honest encoder does not produce it
+        return InputOutcome(fault=Status.FORBIDDEN)
+
+
+def _printable(text: str) -> str:
+    """Cap text that a program may have written, and take out what a terminal would obey."""
+    shown = "".join(c if c.isprintable() or c == "\n" else "�" for c in text[: _DETAIL + 1])
+    return shown if len(text) <= _DETAIL else shown[:_DETAIL] + "…"
