@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from steelyard.errors import SandboxUnavailable, TaskError, VerificationError
 from steelyard.types import Status
@@ -83,7 +83,9 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -251,7 +253,7 @@ def _encode_inputs(job: ProgramJob) -> list[bytes]:
         for arguments in job.inputs:
             wire.encode(arguments)
         # Version 2 has no back references: what is shared here arrives as separate copies.
-        return [marshal.dumps(arguments, 2) for arguments in job.inputs]
+        return [marshal.dumps(cast(Any, arguments), 2) for arguments in job.inputs]
     except ValueError as error:
         raise TaskError(f"Input of program {job.id!r} is not plain data: {error}.") from error
 

@@ -77,7 +77,7 @@ class Child:
         self.channel, theirs = socket.socketpair()
         self.channel.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self.output, writer = os.pipe()
-        os.set_blocking(self.output, False)  # noqa: FBT003 - the standard library's signature
+        os.set_blocking(self.output, False)
         self.poll = select.poll()
         self.poll.register(self.channel, select.POLLIN)
         self.poll.register(self.output, select.POLLIN)

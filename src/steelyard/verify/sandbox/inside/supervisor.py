@@ -45,7 +45,9 @@ class Limits:
 class ProgramRunner:
     """Runs one program on its inputs: all in one child, and on after trouble in a fresh one."""
 
-    def __init__(self, handle: ZygoteHandle, watched: list[int], limits: Limits, job: tuple[str, str, list[bytes]]) -> None:
+    def __init__(
+        self, handle: ZygoteHandle, watched: list[int], limits: Limits, job: tuple[str, str, list[bytes]]
+    ) -> None:
         self.handle = handle
         self.watched = watched
         self.limits = limits
@@ -225,7 +227,7 @@ class Supervisor:
     def serve(self) -> None:
         """Run jobs until the trainer closes the connection."""
         while True:
-            job = marshal.loads(self._receive())  # noqa: S302 - from the trainer
+            job = marshal.loads(self._receive())
             started = time.monotonic()
             runner = ProgramRunner(self.handle, self.watched, self.limits, job)
             runner.run()

@@ -158,7 +158,8 @@ def landlock_restrict(handled: tuple[int, int, int], readable: list[tuple[str, i
     words = tuple(handled[: 1 if handled[1] == 0 else 2 if handled[2] == 0 else 3])
     attribute = struct.pack(f"<{len(words)}Q", *words)
     ruleset = _check(
-        _libc.syscall(_long(LANDLOCK_CREATE_RULESET), attribute, _long(len(attribute)), _long(0)), "landlock_create_ruleset"
+        _libc.syscall(_long(LANDLOCK_CREATE_RULESET), attribute, _long(len(attribute)), _long(0)),
+        "landlock_create_ruleset",
     )
     try:
         for folder, access in readable:

@@ -10,11 +10,11 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import seccomp, syscalls
+from . import syscalls
 
 NAMES = ("user namespace", "process namespace", "file view", "network", "landlock", "privileges", "limits", "seccomp")
 """Every wall, outermost first."""
@@ -40,7 +40,7 @@ class MissingWall(Exception):
 
 
 @contextlib.contextmanager
-def raising(name: str) -> Iterator[None]:
+def raising(name: str) -> Generator[None]:
     """Turn the OSError of a step into `MissingWall`."""
     try:
         yield
@@ -112,7 +112,11 @@ def _map_ids(process: int, user: int, group: int) -> int:
 def library_folders(paths: Iterable[str]) -> list[str]:
     """Return the folders of the import path, none inside another."""
     folders: list[str] = []
-    for path in sorted(os.path.abspath(p) for p in paths if p and Path(p).is_dir()):
+    for path in sorted(
+        os.path.abspath(p)  # noqa: PTH100 - as Python spells them, links and all
+        for p in paths
+        if p and Path(p).is_dir()
+    ):
         if not any(path == folder or path.startswith(folder + "/") for folder in folders):
             folders.append(path)
     return folders

@@ -32,12 +32,12 @@ CHANNEL = 3
 _NATURAL_END_SECONDS = 0.2
 """A child that closed its channel gets this long to end by itself, so that its own exit status is seen."""
 
-LIBRARY = (
-    "abc array base64 binascii bisect calendar cmath collections collections.abc contextlib copy csv dataclasses "
-    "datetime decimal difflib enum fractions functools graphlib hashlib heapq html io itertools json keyword locale "
-    "math numbers operator os os.path pprint queue random re reprlib secrets statistics string struct textwrap time "
-    "traceback types typing unicodedata uuid warnings weakref zlib encodings.ascii encodings.latin_1 encodings.idna"
-).split()
+LIBRARY = """
+abc array base64 binascii bisect calendar cmath collections collections.abc contextlib copy csv dataclasses
+datetime decimal difflib enum fractions functools graphlib hashlib heapq html io itertools json keyword locale
+math numbers operator os os.path pprint queue random re reprlib secrets statistics string struct textwrap time
+traceback types typing unicodedata uuid warnings weakref zlib encodings.ascii encodings.latin_1 encodings.idna
+"""
 """Imported before the first fork. The rest of the standard library can be imported from the read-only view."""
 
 
@@ -164,7 +164,7 @@ class Zygote:
 
 
 def _import_library() -> None:
-    for name in LIBRARY:
+    for name in LIBRARY.split():
         importlib.import_module(name)
     warnings.simplefilter("ignore")  # a candidate's warnings are no output of its own
 
