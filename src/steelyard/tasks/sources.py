@@ -138,7 +138,7 @@ def _parquet(path: Path) -> list[Row]:
 
     content = _read_bytes(path)
     try:
-        table = pq.read_table(pa.BufferReader(content))
+        table = pq.ParquetFile(pa.BufferReader(content)).read()
         names = table.column_names
         rows = table.to_pylist()
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

@@ -54,7 +54,7 @@ def test_every_input_lies_in_the_domain():
                 assert 0 <= start < end <= LAST == 10_000
 
 
-def test_287_distinct_inputs_and_only_the_empty_list_is_shared():
+def test_c54_287_distinct_inputs_and_only_the_empty_list_is_shared():
     reference = {case.key: case for case in TASK.suites["reference"].cases}
     audit = {case.key: case for case in TASK.suites["audit"].cases}
     assert (len(reference), len(audit), len(reference | audit)) == (96, 192, 287)
