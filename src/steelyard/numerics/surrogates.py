@@ -160,7 +160,7 @@ def clipped(
     high_BT = (advantages_BT > 0) & (ratio_BT > (1.0 + eps_high) * (1.0 + slack))
     low_BT = (advantages_BT < 0) & (ratio_BT < (1.0 - eps_low) * (1.0 - slack))
     # Selected by name: torch.min and clamp share the gradient out at ties, which are the edge itself.
-    flat_BT = torch.where(high_BT, 1.0 + eps_high, 1.0 - eps_low) * advantages_BT
+    flat_BT = torch.where(high_BT, (1.0 + eps_high) * advantages_BT, (1.0 - eps_low) * advantages_BT)
     return SurrogateTerms(
         term_BT=torch.where(high_BT | low_BT, flat_BT, ratio_BT * advantages_BT),
         ratio_BT=ratio_BT.detach(),
