@@ -37,6 +37,8 @@ class Ending:
 
     status: int
     """As from `os.wait4`."""
+    killed: bool
+    """Whether it was still there and was killed by us."""
     cpu_seconds: float
     largest_kib: int
 
@@ -61,8 +63,8 @@ class ZygoteHandle:
             data = frames.read_exactly(self.control.fileno(), FINISHED.size)
         except (OSError, EOFError) as error:
             raise ZygoteGone(str(error)) from error
-        status, cpu_milliseconds, largest_kib = FINISHED.unpack(data)
-        return Ending(status=status, cpu_seconds=cpu_milliseconds / 1000, largest_kib=largest_kib)
+        status, killed, cpu_milliseconds, largest_kib = FINISHED.unpack(data)
+        return Ending(status=status, killed=killed, cpu_seconds=cpu_milliseconds / 1000, largest_kib=largest_kib)
 
 
 class Child:

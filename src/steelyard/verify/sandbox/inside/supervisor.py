@@ -145,7 +145,9 @@ def _text(body: bytes) -> str:
 
 
 def explain(ending: Ending, limits: Limits) -> tuple[str, str]:
-    """Say why a child that was not killed by us is gone."""
+    """Say why a child closed its channel."""
+    if ending.killed:
+        return "crashed", "the program closed the channel of its results"
     code = os.waitstatus_to_exitcode(ending.status)
     if code == -signal.SIGSYS:
         return "forbidden", "a system call that ends the process"

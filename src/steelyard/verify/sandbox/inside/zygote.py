@@ -25,8 +25,8 @@ from . import frames, harness, seccomp, syscalls, walls, wire
 SPAWN = b"S"
 KILL = b"K"
 WAIT = b"W"
-FINISHED = struct.Struct("<iIQ")
-"""Wait status, milliseconds of CPU time, largest resident size in KiB."""
+FINISHED = struct.Struct("<i?IQ")
+"""Wait status, whether it had to be killed, milliseconds of CPU time, largest resident size in KiB."""
 
 CHANNEL = 3
 _NATURAL_END_SECONDS = 0.2
@@ -146,8 +146,8 @@ class Zygote:
         random.seed(0)  # noqa: TID251 - the candidate's own generator: the same program gives the same verdict
         harness.serve(CHANNEL, settings.value_bytes)
 
-    def _finish(self, *, patient: bool) -> tuple[int, int, int]:
-        """End the child and everything it started; return its wait status, CPU milliseconds and largest size."""
+    def _finish(self, *, patient: bool) -> tuple[int, bool, int, int]:
+        """End the child and everything it started; return the fields of `FINISHED`."""
         deadline = time.monotonic() + (_NATURAL_END_SECONDS if patient else 0.0)
         ended, status, usage = os.wait4(self.child, os.WNOHANG)
         while not ended and time.monotonic() < deadline:
@@ -156,11 +156,12 @@ class Zygote:
         if "process namespace" not in self.settings.wanted:
             with contextlib.suppress(OSError):
                 os.killpg(self.child, signal.SIGKILL)
-        if not ended:
+        killed = not ended
+        if killed:
             os.kill(self.child, signal.SIGKILL)
             _, status, usage = os.wait4(self.child, 0)
         self.child = 0
-        return status, int(1000 * (usage.ru_utime + usage.ru_stime)), usage.ru_maxrss
+        return status, killed, int(1000 * (usage.ru_utime + usage.ru_stime)), usage.ru_maxrss
 
 
 def _import_library() -> None:
