@@ -89,10 +89,19 @@ class WriterLock:
                     "Wait for it or stop it; reading is possible meanwhile."
                 ) from None
             if self._is_current(fd):
-                os.truncate(fd, 0)
-                os.write(fd, str(os.getpid()).encode())
-                return fd
+                return self._signed(fd)
             os.close(fd)  # the last holder removed the file between our open and our lock
+
+    def _signed(self, fd: int) -> int:
+        """Write our process number, for the message that a second writer gets; on a full disk leave nothing."""
+        try:
+            os.truncate(fd, 0)
+            os.write(fd, str(os.getpid()).encode())
+        except OSError:
+            self.path.unlink()
+            os.close(fd)
+            raise
+        return fd
 
     def _is_current(self, fd: int) -> bool:
         try:

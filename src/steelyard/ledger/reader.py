@@ -34,6 +34,7 @@ _VERDICTS = (
     "SELECT v.* FROM verdicts v JOIN completions c ON c.id = v.completion_id "
     "WHERE (:purpose IS NULL OR c.purpose = :purpose) AND (:update_no IS NULL OR c.update_no = :update_no) ORDER BY v.id"
 )
+_NO_SIDE_FILES = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR_SHM")
 
 
 class LedgerReader:
@@ -189,14 +190,14 @@ class LedgerReader:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open read-only; a finished ledger on a read-only disk cannot have SQLite's side files, and needs none."""
+    """Open read-only; where SQLite cannot make its side files (disk full or read-only), a finished ledger needs none."""
     uri = path.resolve().as_uri()
     connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None)
     try:
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as error:
         connection.close()
-        if error.sqlite_errorname != "SQLITE_CANTOPEN" or path.with_name(path.name + "-wal").exists():
+        if not error.sqlite_errorname.startswith(_NO_SIDE_FILES) or path.with_name(path.name + "-wal").exists():
             raise
         return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None)
     return connection
