@@ -226,7 +226,7 @@ def leave_one_out(
         [0.75, -0.75, 0.0]
     """
     centred_B, groups = _centred(rewards_B, group_ids_B, scored_B, resolution)
-    factor_P = groups.count_P / (groups.count_P - 1).clamp(min=1)
+    factor_P = groups.count_P.double() / (groups.count_P - 1).clamp(min=1)  # two integers would divide in float32
     return (factor_P[groups.index_B] * centred_B).to(rewards_B.dtype)
 
 

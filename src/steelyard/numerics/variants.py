@@ -96,6 +96,7 @@ class Objective:
         """
         for name in choices:
             _check_name("choice", name, CHOICES)
+        choices = {name: _as_float(value) if name != "ddof" else value for name, value in choices.items()}
         dropped: dict[str, object] = {}
         if choices.get("advantage", "group_standardised") != "group_standardised":
             dropped |= {"ddof": None}
@@ -168,6 +169,11 @@ def _check_name(what: str, name: object, allowed: tuple[str | None, ...]) -> Non
         near = difflib.get_close_matches(str(name), known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"unknown {what} {name!r}; {hint}choose one of {', '.join(known)}")
+
+
+def _as_float(value: object) -> object:
+    """Return a written 0 as 0.0, so that equal objectives are printed alike."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -1,0 +1,165 @@
+"""Every formula once more, in Python numbers and loops, against the tensor functions on random input."""
+
+import itertools
+import math
+import statistics
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+from steelyard.numerics.advantages import ADVANTAGES, advantages
+from steelyard.numerics.estimators import pass_at_k
+from steelyard.numerics.kl import KL_ESTIMATORS
+from steelyard.numerics.logprobs import token_entropy, token_logprobs
+from steelyard.numerics.reductions import AGGREGATIONS, Denominators
+from steelyard.numerics.surrogates import SURROGATES, surrogate
+
+pytestmark = pytest.mark.oracle
+SEEDS = range(8)
+
+
+def rng(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# ------------------------------------------------------------------ log-probs
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+def test_log_probs_and_entropy(seed: int, temperature: float):
+    logits_BTV = 4 * torch.randn(3, 5, 7, generator=rng(seed), dtype=torch.float64)
+    ids_BT = torch.randint(7, (3, 5), generator=rng(seed))
+    logp_BT = token_logprobs(logits_BTV, ids_BT, temperature=temperature)
+    entropy_BT = token_entropy(logits_BTV, temperature=temperature)
+    for b, t in itertools.product(range(3), range(5)):
+        weights = [math.exp(z / temperature) for z in logits_BTV[b, t].tolist()]
+        probs = [w / math.fsum(weights) for w in weights]
+        assert logp_BT[b, t].item() == pytest.approx(math.log(probs[int(ids_BT[b, t])]), rel=1e-12)
+        assert entropy_BT[b, t].item() == pytest.approx(-math.fsum(p * math.log(p) for p in probs), rel=1e-12)
+
+
+# ------------------------------------------------------------------ advantages
+
+
+def advantage_of(
+    name: str, ddof: int | None, i: int, rewards: list[float], ids: list[int], scored: list[bool]
+) -> float:
+    if not scored[i]:
+        return 0.0
+    if name == "raw":
+        return rewards[i]
+    everyone = [j for j in range(len(rewards)) if scored[j]]
+    members = everyone if name == "batch_centred" else [j for j in everyone if ids[j] == ids[i]]
+    values = [rewards[j] for j in members]
+    if len(values) < 2 or max(values) == min(values):
+        return 0.0
+    if name == "leave_one_out":
+        return rewards[i] - statistics.fmean(rewards[j] for j in members if j != i)
+    centred = rewards[i] - statistics.fmean(values)
+    if name == "group_standardised":
+        return centred / ((statistics.pstdev(values) if ddof == 0 else statistics.stdev(values)) + 1e-6)
+    return centred
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("name", "ddof"),
+    [
+        *((name, None) for name in ADVANTAGES if name != "group_standardised"),
+        ("group_standardised", 0),
+        ("group_standardised", 1),
+    ],
+)
+def test_advantages(name: str, ddof: int | None, seed: int):
+    generator = rng(seed)
+    rewards_B = torch.randint(0, 4, (17,), generator=generator).double() / 3
+    ids_B, scored_B = torch.randint(0, 5, (17,), generator=generator), torch.rand(17, generator=generator) > 0.2
+    found = advantages(name, rewards_B, ids_B, scored_B, resolution=sys.float_info.epsilon, ddof=ddof).tolist()
+    lists = (rewards_B.tolist(), ids_B.tolist(), scored_B.tolist())
+    assert found == [pytest.approx(advantage_of(name, ddof, i, *lists), rel=1e-12, abs=1e-15) for i in range(17)]
+
+
+# ------------------------------------------------------------------ surrogates
+
+
+def term_of(name: str, logp: float, old: float, advantage: float) -> tuple[float, float]:
+    """The term and its derivative with respect to logp."""
+    ratio = math.exp(logp - old)
+    if name == "policy_gradient":
+        return advantage * logp, advantage
+    if name == "importance":
+        return ratio * advantage, ratio * advantage
+    inside = min(max(ratio, 1 - 0.2), 1 + 0.28)
+    if ratio * advantage <= inside * advantage:
+        return ratio * advantage, ratio * advantage
+    return inside * advantage, 0.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", sorted(SURROGATES))
+def test_surrogates_and_their_gradients(name: str, seed: int):
+    generator = rng(seed)
+    old_BT = -3 * torch.rand(4, 6, generator=generator, dtype=torch.float64)
+    logp_BT = (old_BT + 0.4 * torch.randn(4, 6, generator=generator, dtype=torch.float64)).requires_grad_()
+    advantages_B = torch.randn(4, generator=generator, dtype=torch.float64)
+    mask_BT = torch.rand(4, 6, generator=generator) > 0.3
+    low, high = (0.2, 0.28) if name == "clipped" else (None, None)
+    out = surrogate(name, logp_BT, old_BT, advantages_B, mask_BT, eps_low=low, eps_high=high)
+    (grad_BT,) = torch.autograd.grad(out.term_BT.sum(), logp_BT)
+    for b, t in itertools.product(range(4), range(6)):
+        value, slope = 0.0, 0.0
+        if mask_BT[b, t]:
+            value, slope = term_of(name, logp_BT[b, t].item(), old_BT[b, t].item(), advantages_B[b].item())
+            assert out.ratio_BT[b, t].item() == pytest.approx(math.exp(logp_BT[b, t].item() - old_BT[b, t].item()))
+        assert out.term_BT[b, t].item() == pytest.approx(value, rel=1e-12, abs=1e-15)
+        assert grad_BT[b, t].item() == pytest.approx(slope, rel=1e-12, abs=1e-15)
+
+
+# ------------------------------------------------------------------ aggregation, KL, pass@k
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", sorted(AGGREGATIONS))
+def test_weights(name: str, seed: int):
+    mask_BT = torch.rand(5, 6, generator=rng(seed)) > 0.4
+    lengths = mask_BT.sum(1).tolist()
+    n_sequences, n_tokens = 9, 60  # more than this micro-batch holds: the step's, not its own
+    denominators = Denominators(n_sequences=n_sequences, n_tokens=n_tokens, max_length=11)
+    found = AGGREGATIONS[name](mask_BT, denominators=denominators)
+    for b, t in itertools.product(range(5), range(6)):
+        expected = 0.0
+        if mask_BT[b, t]:
+            expected = {
+                "sequence_mean": 1 / (n_sequences * lengths[b]),
+                "token_mean": 1 / n_tokens,
+                "fixed_length": 1 / (n_sequences * 11),
+                "sequence_sum": 1 / n_sequences,
+            }[name]
+        assert found[b, t].item() == pytest.approx(expected, rel=1e-15)
+
+
+def kl_of(name: str, d: float) -> float:
+    return {"k1": -d, "k2": d * d / 2, "k3": math.exp(d) - d - 1}[name]
+
+
+@pytest.mark.parametrize("name", sorted(KL_ESTIMATORS))
+def test_kl_estimators(name: str):
+    logp_BT, ref_BT = (
+        -4 * torch.rand(2, 5, 6, generator=rng(0), dtype=torch.float64).unbind()[0],
+        torch.zeros(5, 6).double(),
+    )
+    mask_BT = torch.rand(5, 6, generator=rng(1)) > 0.4
+    found: Tensor = KL_ESTIMATORS[name](logp_BT, ref_BT, mask_BT)
+    for b, t in itertools.product(range(5), range(6)):
+        expected = kl_of(name, -logp_BT[b, t].item()) if mask_BT[b, t] else 0.0
+        assert found[b, t].item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 7])
+def test_pass_at_k_by_listing_every_choice_of_k_answers(n: int):
+    for c, k in itertools.product(range(n + 1), range(1, n + 1)):
+        choices = list(itertools.combinations([True] * c + [False] * (n - c), k))
+        assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, choices)) / len(choices), rel=1e-15)
