@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # attacks.py and tools.py are data and helpers of this folder
+sys.path.insert(
+    0, str(Path(__file__).parent)
+)  # sandbox_attacks.py and sandbox_tools.py are data and helpers of this folder
 
 os.environ["STEELYARD_TEST_SECRET"] = "in the trainer's environment"
 
-from tools import QUICK  # noqa: E402 - after the path is set
+from sandbox_tools import QUICK  # noqa: E402 - after the path is set
 
 from steelyard.verify.sandbox import Sandbox  # noqa: E402
 

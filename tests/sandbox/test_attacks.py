@@ -1,6 +1,6 @@
 import pytest
-from attacks import ATTACKS, HONEST
-from tools import DOUBLE, descendants
+from sandbox_attacks import ATTACKS, HONEST
+from sandbox_tools import DOUBLE, descendants
 
 from steelyard.types import Status
 from steelyard.verify.programs import ProgramVerifier

@@ -45,7 +45,7 @@ def raising(name: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise MissingWall(name, str(error), _fix(name)) from error
+        raise MissingWall(name, error.strerror or str(error), _fix(name)) from error
 
 
 @dataclass(frozen=True)
@@ -222,8 +222,13 @@ def limit_resources(mapped_bytes: int, cpu_seconds: int) -> None:
         resource.setrlimit(kind, (limit, limit))
 
 
+def lock_privileges() -> None:
+    """Empty what a child could gain capabilities from; the zygote keeps its own, to fork and to change a child's user."""
+    with raising("privileges"):
+        syscalls.lock_capabilities()
+
+
 def _drop_privileges(ids: tuple[int, int] | None) -> None:
-    syscalls.lock_capabilities()
     if ids is not None:
         os.setgroups([])
         os.setresgid(ids[1], ids[1], ids[1])

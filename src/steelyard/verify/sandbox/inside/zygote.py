@@ -87,6 +87,8 @@ class Zygote:
                 walls.restrict_files(folders if "file view" in wanted else [])
             except walls.MissingWall as missing:
                 without = missing.why
+        if "privileges" in wanted:
+            walls.lock_privileges()
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
         gc.collect()
         gc.freeze()

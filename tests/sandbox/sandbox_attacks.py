@@ -201,13 +201,15 @@ MEMORY_AND_OUTPUT = [
         MEMORY,
         TIMEOUT,
     ),
-    ends("flood on stdout (C44)", "def f(x):\n    while True: print('1234567890')", OUTPUT),
+    ends("flood on stdout (C44)", "def f(x):\n    while True: print('1234567890' * 9)", OUTPUT),
     ends(
-        "flood on stderr (C44)", "import sys\ndef f(x):\n    while True: print('1234567890', file=sys.stderr)", OUTPUT
+        "flood on stderr (C44)",
+        "import sys\ndef f(x):\n    while True: print('1234567890' * 99, file=sys.stderr)",
+        OUTPUT,
     ),
-    ends("flood of newlines (C44)", "def f(x):\n    while True: print()", OUTPUT),
+    ends("flood of newlines (C44)", "def f(x):\n    while True: print('\\n' * 99)", OUTPUT),
     ends("one endless line (C44)", "def f(x):\n    while True: print('x' * 10 ** 6, end='')", OUTPUT),
-    ends("flood at load", "while True: print('1234567890')\n" + HONEST, OUTPUT),
+    ends("flood at load", "while True: print('1234567890' * 9)\n" + HONEST, OUTPUT),
     ends("a huge value", "def f(x):\n    return 'x' * (8 << 20)", OUTPUT),
     ends("a chatty honest program", "def f(x):\n    print('x' * 100000)\n    return 2 * x", PASSED),
 ]

@@ -1,6 +1,5 @@
 """What the sandbox tests share: a small suite, and a look at the process table."""
 
-import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -42,7 +41,8 @@ def _stat(pid: str) -> tuple[int, str] | None:
 
 def descendants(root: int) -> dict[int, str]:
     """State by process id of everything below `root`."""
-    table = {int(pid): stat for pid in os.listdir("/proc") if pid.isdigit() and (stat := _stat(pid)) is not None}
+    pids = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    table = {int(pid): stat for pid in pids if (stat := _stat(pid)) is not None}
     found: dict[int, str] = {}
     while True:
         more = {
