@@ -9,7 +9,7 @@ import pytest
 
 from steelyard.errors import TaskError
 from steelyard.tasks.booking import PROMPT, REFERENCES, booking_task, committed_hashes, faults, generate
-from steelyard.tasks.booking.patterns import LAST, PATTERNS, shares_endpoint
+from steelyard.tasks.booking.patterns import LAST, PATTERNS, Draw, shares_endpoint
 from steelyard.tasks.booking.references import FUNCTIONS
 from steelyard.types import Case
 
@@ -205,6 +205,38 @@ def test_a_specification_that_cannot_be_met_says_which(monkeypatch):
     monkeypatch.setitem(PATTERNS, "boundary", (lambda draw, size: [[0, 1]] * size,))
     with pytest.raises(TaskError, match=r"train-boundary-00.*20 draws"):
         generate.make_cases(0)
+
+
+def specified(pattern, *, size=2, order="sorted", touch=generate.Touch.NONE):
+    return generate.Specification(id="x", family="ordinary", size=size, pattern=pattern, order=order, touch=touch)
+
+
+def test_a_list_or_its_permutation_is_never_drawn_twice(monkeypatch):
+    monkeypatch.setattr(generate, "ATTEMPTS", 200)
+    spec = specified(lambda draw, size: draw.shuffled([[0, 1], [2, draw.between(3, 5)]]), order="shuffled")
+    draw, seen = Draw(0), set()
+    drawn = [generate._draw_new(draw, spec, seen) for _ in range(3)]
+    assert sorted(max(end for _, end in bookings) for bookings in drawn) == [3, 4, 5]
+    with pytest.raises(TaskError):
+        generate._draw_new(draw, spec, seen)
+
+
+@pytest.mark.parametrize(
+    ("bookings", "none", "decisive", "harmless"),
+    [
+        ([[0, 1], [2, 3]], True, False, False),
+        ([[0, 2], [2, 3]], False, True, False),
+        ([[0, 2], [1, 2], [2, 3]], False, True, False),
+        ([[0, 2], [0, 2], [0, 2], [2, 3], [5, 6], [5, 6], [5, 6], [5, 6]], False, False, True),
+    ],
+)
+def test_a_list_is_kept_only_for_what_it_was_meant_to_be(bookings, none, decisive, harmless):
+    meant = dict(zip(generate.Touch, (none, decisive, harmless), strict=True))
+    for touch, expected in meant.items():
+        spec = specified(PATTERNS["ordinary"][0], size=len(bookings), touch=touch)
+        assert generate.matches(bookings, spec) is expected
+    out_of_order = specified(PATTERNS["ordinary"][0], size=len(bookings), order="shuffled")
+    assert not generate.matches(bookings, out_of_order)
 
 
 def test_references_that_disagree_stop_the_generator(monkeypatch):
