@@ -10,9 +10,9 @@ sys.path.insert(
 
 os.environ["STEELYARD_TEST_SECRET"] = "in the trainer's environment"
 
-from sandbox_tools import QUICK  # noqa: E402 - after the path is set
+from sandbox_tools import QUICK
 
-from steelyard.verify.sandbox import Sandbox  # noqa: E402
+from steelyard.verify.sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")

@@ -187,7 +187,8 @@ def test_c43_a_looping_thread_or_a_sleeping_grandchild_does_not_hold_the_call(sa
 
 
 @pytest.mark.parametrize(
-    "flood", ["print('1234567890')", "print()", "print('x' * 10**6, end='')", "sys.stderr.write('x' * 999 + '\\n')"]
+    "flood",
+    ["print('1234567890')", "print('\\n' * 999)", "print('x' * 10**6, end='')", "sys.stderr.write('x' * 999 + '\\n')"],
 )
 def test_c44_output_flood(sandbox, flood):
     run = run_one(sandbox, f"import sys\ndef f(x):\n    while x: {flood}\n    return 0", [0, 1, 0])

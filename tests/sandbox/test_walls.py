@@ -111,7 +111,8 @@ def test_the_process_namespace_takes_a_daemon_along(namespace):
         server = sandbox._servers[0].process.pid
         assert run_one(sandbox, DAEMON).outcomes[0].value is True
         below = descendants(server)
-    assert len(alive(below)) == (1 if namespace else 2)  # the zygote, and the daemon where it escaped
+        running = alive(below)
+    assert len(running) == (1 if namespace else 2)  # the zygote, and the daemon where it escaped
     assert eventually_gone(below)  # closing the sandbox takes even that one along
 
 
