@@ -72,7 +72,7 @@ def init(
 def train(
     recipe: RecipeArgument,
     overrides: Overrides = None,
-    unconfined: Annotated[bool, typer.Option(help="Run programs without walls; recorded on the card.")] = False,  # noqa: FBT002 - a flag
+    unconfined: Annotated[bool, typer.Option(help="Run programs without walls; recorded on the card.")] = False,
 ) -> None:
     """Train a policy by a recipe. Ctrl-C ends after the running update and keeps everything.
 
@@ -92,13 +92,14 @@ def train(
     loaded = load(path, Recipe, overrides or [])
     console = Console(stderr=True)
     with console.status("importing torch and transformers"):
-        from steelyard.run.closing import closing_table
+        from steelyard.run.closing import closing_table, where_to_look
         from steelyard.run.display import LiveDisplay
         from steelyard.run.loop import train as run_training
     stop = _stop_on_ctrl_c(console)
     with LiveDisplay(console) as display:
         result = run_training(loaded, name=path.stem, reporter=display, stop=stop, unconfined=unconfined)
     console.print(closing_table(result))
+    console.print("\n".join(where_to_look(result)), highlight=False, markup=False, soft_wrap=True)
     _end(result)
 
 
@@ -181,8 +182,8 @@ def why(
       steelyard why runs/booking-s0 --update 7
     """
     from steelyard.audit.why import why_run, why_update
-    from steelyard.run.directory import ledger_of
     from steelyard.ledger.reader import LedgerReader
+    from steelyard.run.directory import ledger_of
 
     with LedgerReader(ledger_of(run)) as reader:
         typer.echo(why_run(reader) if update is None else why_update(reader, update))
@@ -191,7 +192,7 @@ def why(
 @app.command()
 def card(
     run: RunArgument,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,  # noqa: FBT002 - a flag
+    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Print the run card: everything needed to reconstruct the run.
 
@@ -200,14 +201,16 @@ def card(
       steelyard card runs/booking-s0
       steelyard card runs/booking-s0 --json
     """
+    from json import dumps
+
     from steelyard.ledger.card import card as read_card
-    from steelyard.ledger.card import card_json, card_text
-    from steelyard.run.directory import ledger_of
+    from steelyard.ledger.card import card_text
     from steelyard.ledger.reader import LedgerReader
+    from steelyard.run.directory import ledger_of
 
     with LedgerReader(ledger_of(run)) as reader:
         found = read_card(reader)
-    typer.echo(card_json(found) if json else card_text(found))
+    typer.echo(dumps(found, indent=2, ensure_ascii=False) if json else card_text(found))
 
 
 @app.command()
@@ -215,7 +218,7 @@ def export(
     run: RunArgument,
     to: Annotated[Path, typer.Option("--to", help="A directory that does not exist yet.")],
     form: Annotated[str, typer.Option("--format", help="parquet or csv.")] = "parquet",
-    overwrite: Annotated[bool, typer.Option(help="Replace files in the directory.")] = False,  # noqa: FBT002 - a flag
+    overwrite: Annotated[bool, typer.Option(help="Replace files in the directory.")] = False,
 ) -> None:
     """Write the ledger as Parquet or CSV.
 

@@ -32,7 +32,7 @@ class Prompt:
     """Stable name; it keys every random draw made for this prompt."""
     content: str | tuple[Mapping[str, str], ...]
     """Plain text, or chat messages ({"role", "content"})."""
-    columns: Mapping[str, object] = field(default_factory=lambda: {})
+    columns: Mapping[str, object] = field(default_factory=dict[str, object])
     """The other columns of the data row, handed to reward functions by name."""
 
 
@@ -87,13 +87,13 @@ class Task:
     """Prompts that updates draw from."""
     eval_prompts: tuple[Prompt, ...]
     """Held-out prompts; for a one-prompt task the same prompt, judged by a suite that is never a reward."""
-    suites: Mapping[str, Suite] = field(default_factory=lambda: {})
+    suites: Mapping[str, Suite] = field(default_factory=dict[str, Suite])
     """By name; empty for tasks judged by a reward function."""
     eval_suite: str | None = None
     """The suite that measures; never a training reward."""
-    references: Mapping[str, str] = field(default_factory=lambda: {})
+    references: Mapping[str, str] = field(default_factory=dict[str, str])
     """Independent right programs by name, as source; each must pass every suite at load."""
-    signatures: Mapping[str, Mapping[str, Plain]] = field(default_factory=lambda: {})
+    signatures: Mapping[str, Mapping[str, Plain]] = field(default_factory=dict[str, Mapping[str, Plain]])
     """Outputs of known faulty programs: fault name → input key → value. A program shows the
     signature when its outputs equal these on all inputs."""
 
@@ -161,7 +161,7 @@ class Verdict:
     """Worst status of the tests, or of the answer as a whole."""
     reward: float | None
     """Finite, or None: "could not judge" is never 0."""
-    tests: Mapping[str, Status] = field(default_factory=lambda: {})
+    tests: Mapping[str, Status] = field(default_factory=dict[str, Status])
     """Status by test id; empty for reward functions."""
     expected: int = 0
     """Tests that had to run."""

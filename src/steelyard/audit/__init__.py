@@ -1,0 +1,1 @@
+"""Claims about a run, derived again from its ledger alone."""

@@ -1,0 +1,1 @@
+"""A frozen policy on held-out tasks: judges, measurements, intervals."""

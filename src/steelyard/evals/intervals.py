@@ -69,7 +69,7 @@ def by_prompt(values_per_prompt: Sequence[Sequence[float]]) -> Interval:
 
 
 def _t_interval(values: "np.ndarray[tuple[int], np.dtype[np.float64]]", *, unit: str) -> Interval:
-    """t interval over `values`; without spread or with a single value there is none to give."""
+    """Return a t interval over `values`; without spread or with a single value there is none to give."""
     mean, n = float(values.mean()), len(values)
     method = f"t over {n} {unit}"
     if n < 2:

@@ -20,7 +20,7 @@ class Judgement:
 
     verdict: Verdict
     """Of the primary judge: its reward trains, or its pass counts."""
-    others: Mapping[str, Verdict] = field(default_factory=lambda: {})
+    others: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Verdicts of further judges on the same run of the program, by judge name."""
     program: str | None = None
     """Normalised source of the extracted program; equal programs have equal text."""
@@ -81,8 +81,9 @@ class FunctionJudge:
 
     resolution = float(np.finfo(np.float64).eps)
 
-    def __init__(self, function: RewardFunction) -> None:
-        self.name = f"reward:{function.name}"
+    def __init__(self, function: RewardFunction, *, spec: str) -> None:
+        """Judge by `function`; `spec` is how the recipe names it."""
+        self.name = f"reward:{spec}"
         self.function = function
 
     def check(self, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Judgement]:

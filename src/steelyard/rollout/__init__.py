@@ -1,0 +1,1 @@
+"""Sampling answers: keyed draws, prompts, the embedded engine."""

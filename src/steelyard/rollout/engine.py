@@ -7,6 +7,7 @@ float logits of a re-run are equal to the bit on the same machine and thread cou
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -76,7 +77,7 @@ class TorchSampler:
         cache = DynamicCache(config=self.model.config)
         logits = self.model(input_ids=prompt, cache=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
         logits = logits.expand(len(rows), -1)
-        cache.reorder_cache(torch.zeros(len(rows), dtype=torch.long, device=prompt.device))
+        _select_rows(cache, np.zeros(len(rows), dtype=np.int64), prompt.device)
         for step in range(limit):
             tokens, logprobs = draw_tokens(logits, draws_GT[alive, step], temperature=self.params.temperature)
             for index, token, logprob in zip(alive, tokens.tolist(), logprobs.tolist(), strict=True):
@@ -88,7 +89,7 @@ class TorchSampler:
             if not alive.size or step + 1 == limit:
                 break
             if not live.all():
-                cache.reorder_cache(torch.from_numpy(np.flatnonzero(live)).to(prompt.device))
+                _select_rows(cache, np.flatnonzero(live), prompt.device)
             inputs = torch.from_numpy(tokens)[:, None].to(prompt.device)
             logits = self.model(input_ids=inputs, cache=cache, use_cache=True).logits[:, -1]
         return rows
@@ -119,6 +120,11 @@ class _Row:
     def append(self, token: int, logprob: float) -> None:
         self.token_ids.append(token)
         self.logprobs.append(logprob)
+
+
+def _select_rows(cache: DynamicCache, rows: NDArray[np.int64], device: torch.device) -> None:
+    """Keep these rows of the cache, repeats included: one row becomes a group, a group loses finished rows."""
+    cache.reorder_cache(cast(torch.LongTensor, torch.from_numpy(rows).to(device)))
 
 
 def draw_tokens(

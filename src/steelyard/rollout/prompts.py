@@ -1,7 +1,7 @@
 """From a prompt to the token ids that the model reads, and from sampled ids back to text."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -21,7 +21,7 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, *, chat: Literal[
     """
     if isinstance(prompt.content, str):
         if chat == "never" or tokenizer.chat_template is None:
-            return _not_empty(tuple(tokenizer(prompt.content)["input_ids"]), prompt)
+            return _not_empty(tokenizer(prompt.content)["input_ids"], prompt)
         messages = [{"role": "user", "content": prompt.content}]
     else:
         messages = [dict(message) for message in prompt.content]
@@ -30,14 +30,14 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, *, chat: Literal[
                 f"prompt {prompt.id!r} is chat messages, but the model's tokenizer has no chat template. "
                 "Use plain-text prompts with this model, or a chat model."
             )
-    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
-    return _not_empty(tuple(ids), prompt)
+    text = cast(str, tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+    return _not_empty(tokenizer(text, add_special_tokens=False)["input_ids"], prompt)
 
 
-def _not_empty(ids: tuple[int, ...], prompt: Prompt) -> tuple[int, ...]:
+def _not_empty(ids: object, prompt: Prompt) -> tuple[int, ...]:
     if not ids:
         raise TaskError(f"prompt {prompt.id!r} renders to no token at all; give it some text.")
-    return ids
+    return tuple(cast(list[int], ids))
 
 
 def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
@@ -52,4 +52,4 @@ def decode_answer(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int], 
     ids = list(token_ids)
     if ids and ids[-1] in stops:
         ids.pop()
-    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return cast(str, tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))

@@ -136,7 +136,7 @@ def _rendered(recipe: Recipe, policy: Policy, prompt: Prompt) -> RenderedPrompt:
 def _judges(recipe: Recipe, task: Task, *, reporter: Reporter, unconfined: bool) -> Iterator[_Judges]:
     """Yield the judges of training and of measuring."""
     if recipe.reward.function is not None:
-        judge = FunctionJudge(load_reward_function(recipe.reward.function))
+        judge = FunctionJudge(load_reward_function(recipe.reward.function), spec=recipe.reward.function)
         yield _Judges(train=judge, measure=judge, sandbox_facts={})
         return
     suite = _training_suite(recipe, task)

@@ -1,4 +1,4 @@
-"""The closing table of a run: before and after, with intervals, and where everything lies."""
+"""The end of a run: before and after, with intervals, and where everything lies."""
 
 from rich.table import Table
 
@@ -6,6 +6,15 @@ from steelyard.evals.measure import Measurement
 from steelyard.run.directory import CARD, LEDGER, MODEL, PLOT
 from steelyard.run.display import score_text
 from steelyard.run.loop import RunResult
+
+FILES = (("ledger", LEDGER), ("plot", PLOT), ("card", CARD), ("policy", MODEL))
+
+
+def where_to_look(result: RunResult) -> list[str]:
+    """Return one line per file of the run, and the commands that read it."""
+    files = [f"{label:<7} {result.directory / name}" for label, name in FILES]
+    commands = [f"steelyard why {result.directory}", f"steelyard card {result.directory}"]
+    return [*files, f"look:   {'   '.join(commands)}"]
 
 
 def closing_table(result: RunResult) -> Table:
@@ -19,9 +28,6 @@ def closing_table(result: RunResult) -> Table:
             table.add_row(label, before, after)
     else:
         table.add_row("nothing was measured (eval.samples = 0, or no prompt held out)", "", "")
-    table.add_section()
-    for label, name in (("ledger", LEDGER), ("plot", PLOT), ("card", CARD), ("policy", MODEL)):
-        table.add_row(label, "", str(result.directory / name))
     return table
 
 

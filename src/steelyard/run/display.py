@@ -19,6 +19,7 @@ from rich.table import Table
 from steelyard.evals.intervals import Interval
 from steelyard.evals.measure import Measurement
 from steelyard.ledger.records import UpdateRow
+from steelyard.update.models import quiet
 
 if TYPE_CHECKING:
     from steelyard.run.sft import SftProgress
@@ -49,6 +50,7 @@ class LiveDisplay:
 
     def __enter__(self) -> Self:
         """Start drawing, on a terminal."""
+        quiet()
         if self.console.is_terminal:
             self.live.start()
         return self
@@ -152,6 +154,7 @@ def interval_text(interval: Interval, *, percent: bool) -> str:
 @contextmanager
 def sft_display(console: Console) -> Iterator[Callable[["SftProgress"], None]]:
     """Yield a callback that draws the progress of a warm-up with time left."""
+    quiet()
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with Progress(TextColumn("warming up, loss {task.fields[loss]}"), *columns, console=console) as bar:
         task = bar.add_task("warming up", total=None, loss="–")

@@ -112,7 +112,7 @@ def _formula(objective: Objective) -> str:
         f"  {SURROGATE_FORMULAS[objective.surrogate].format(low=low, high=high)}",
         f"  {ADVANTAGE_FORMULAS[objective.advantage].format(ddof=objective.ddof)}",
     ]
-    if objective.kl_coef:
+    if objective.kl_estimator is not None:
         lines.append(f"  {KL_FORMULAS[objective.kl_estimator]},   d_it = log π_ref(o_it) − log π_θ(o_it)")
     return "\n".join(lines)
 
@@ -192,7 +192,7 @@ def _traps(recipe: Recipe, objective: Objective) -> str:
     if centred:
         p = 0.5**recipe.rollout.group_size * 2
         lines.append(
-            f"  A group whose rewards are all equal teaches nothing (at pass rate 1/2: {p:.1%} of groups of G)."
+            f"  A group whose rewards are all equal teaches nothing (at pass rate 1/2: a share of {p:.2g} of groups of {recipe.rollout.group_size})."
         )
     if objective.kl_coef:
         lines.append("  The KL pulls also on groups whose rewards are all equal.")

@@ -2,15 +2,16 @@
 
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from steelyard.config import dump
+from steelyard.errors import SteelyardError
 from steelyard.evals.judges import Judge, Judgement
 from steelyard.evals.measure import Measurement, measure
 from steelyard.ledger.card import write_card
-from steelyard.ledger.records import PromptRow
+from steelyard.ledger.records import PromptRow, Purpose
 from steelyard.ledger.writer import Ledger
 from steelyard.run import directory as run_directory
 from steelyard.run.assemble import Assembly, assemble
@@ -87,31 +88,36 @@ class Run:
         self.reporter = reporter
         self.directory = directory
         self.hash = parameter_hash(assembly.policy.model).digest
+        self.done = 0
+        self.first: Measurement | None = None
+        self.last: Measurement | None = None
 
     def go(self, stop: threading.Event) -> RunResult:
         """Take the updates; save what there is whether they end, are stopped, or fail."""
-        updates = self.recipe.run.updates
         self.ledger.prompts([_prompt_row(prompt, ids) for prompt, ids in self.assembly.all_prompts])
         for text in self.assembly.notes:
             self.ledger.event("note", 0, {"text": text})
-        self.reporter.started(self.directory, updates=updates)
-        done, reason = 0, "failed"
-        first = last = None
+            self.reporter.note(text)
+        self.reporter.started(self.directory, updates=self.recipe.run.updates)
         try:
-            first = last = self._measure(0)
-            for update in range(1, updates + 1):
-                if stop.is_set():
-                    reason = "interrupted"
-                    break
-                self._update(update)
-                done = update
-                if update % self.recipe.eval.every == 0 or update == updates:
-                    last = self._measure(update) or last
-            else:
-                reason = "finished"
-        finally:
-            self._close(done, reason)
-        return RunResult(directory=self.directory, finished=reason == "finished", first=first, last=last)
+            self._take_updates(stop)
+        except BaseException as error:
+            with suppress(SteelyardError, OSError):  # the first failure is the one to report
+                self._close("failed", {"error": f"{type(error).__name__}: {error}"})
+            raise
+        finished = self.done == self.recipe.run.updates
+        self._close("finished" if finished else "interrupted", {})
+        return RunResult(directory=self.directory, finished=finished, first=self.first, last=self.last)
+
+    def _take_updates(self, stop: threading.Event) -> None:
+        self.first = self.last = self._measure(0)
+        for update in range(1, self.recipe.run.updates + 1):
+            if stop.is_set():
+                return
+            self._update(update)
+            self.done = update
+            if update % self.recipe.eval.every == 0 or update == self.recipe.run.updates:
+                self.last = self._measure(update)
 
     def _update(self, update: int) -> None:
         watch = Stopwatch()
@@ -166,7 +172,7 @@ class Run:
 
     def _keep(
         self,
-        purpose: str,
+        purpose: Purpose,
         number: int,
         judge: Judge,
         completions: Sequence[Completion],
@@ -176,13 +182,13 @@ class Run:
         self.ledger.verdicts(verdict_rows(ids, judge, judgements))
         return ids
 
-    def _close(self, done: int, reason: str) -> None:
+    def _close(self, reason: str, data: dict[str, object]) -> None:
         """Save the last policy, then say in the ledger how it ended, then derive card and plot from the ledger."""
-        model = self.directory / run_directory.MODEL
-        save_policy(self.assembly.policy, model)
-        self.ledger.event("saved", done, {"directory": run_directory.MODEL, "parameter_hash": self.hash})
-        self.ledger.event("stop", done, {"reason": reason, "updates": done, "planned": self.recipe.run.updates})
-        self.ledger.attempt("end" if reason == "finished" else "interrupted", done, {})
+        save_policy(self.assembly.policy, self.directory / run_directory.MODEL)
+        saved = parameter_hash(self.assembly.policy.model).digest
+        self.ledger.event("saved", self.done, {"directory": run_directory.MODEL, "parameter_hash": saved})
+        self.ledger.event("stop", self.done, {"reason": reason, "planned": self.recipe.run.updates, **data})
+        self.ledger.attempt("end" if reason == "finished" else "interrupted", self.done, {})
         write_card(self.directory)
         plot_run(self.directory / run_directory.LEDGER, self.directory / run_directory.PLOT)
 

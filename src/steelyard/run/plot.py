@@ -1,15 +1,15 @@
 """The picture of a run, drawn from its ledger alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steelyard.ledger.reader import LedgerReader
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Row = dict[str, object]
+Row = Mapping[str, Any]
 SIZE_INCHES = (11.0, 6.5)
 DOTS_PER_INCH = 130
 
@@ -17,6 +17,7 @@ DOTS_PER_INCH = 130
 def plot_run(ledger: Path, target: Path) -> None:
     """Draw held-out score, training reward, gradient and loss, and length and entropy over updates."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     with LedgerReader(ledger) as reader:
         run, rows = reader.run(), [dict(row) for row in reader.metrics()]
@@ -30,6 +31,8 @@ def plot_run(ledger: Path, target: Path) -> None:
     _lengths(axes[1, 1], rows)
     for axis in axes.flat:
         axis.set_xlabel("update")
+        axis.set_xlim(-0.5, len(rows) + 0.5)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.grid(alpha=0.25)
     figure.savefig(target)
 
@@ -53,7 +56,7 @@ def _held_out(axis: "Axes", evals: Sequence[Row]) -> None:
         alpha=0.5,
     )
     if headline == "pass rate":
-        axis.set_ylim(0.0, 1.0)
+        axis.set_ylim(-0.02, 1.02)
 
 
 def _gradient(axis: "Axes", rows: Sequence[Row]) -> None:

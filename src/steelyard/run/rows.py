@@ -33,7 +33,7 @@ def run_row(
         steelyard=_version("steelyard"),
         objective={**asdict(objective), "overridden": sorted(overridden)},
         model={
-            "source": policy.source,
+            "source": recipe.model.source,
             "parameters": policy.parameter_count,
             "parameter_hash": start.digest,
             "aliases": start.aliases,

@@ -1,0 +1,1 @@
+"""Weights: loading, batching, the optimizer, the update, hashes."""

@@ -35,4 +35,4 @@ def parameter_hash(model: nn.Module) -> ParameterHash:
 
 def _raw_bytes(tensor: torch.Tensor) -> memoryview:
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return memoryview(flat.numpy())
+    return flat.numpy().data

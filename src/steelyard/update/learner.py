@@ -159,7 +159,7 @@ class Learner:
             value = reductions.weighted_sum(terms.term_BT, weights_BT, batch.mask_BT)
             loss = -value
             kl = None
-            if ref_BT is not None:
+            if ref_BT is not None and self.objective.kl_estimator is not None:
                 kl_BT = KL_ESTIMATORS[self.objective.kl_estimator](logp_BT, ref_BT, batch.mask_BT)
                 kl = reductions.weighted_sum(kl_BT, weights_BT, batch.mask_BT)
                 loss = loss + self.objective.kl_coef * kl

@@ -1,13 +1,16 @@
 """Loading a policy: any causal language model that transformers loads, from a local directory or a hub id."""
 
 import copy
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as hf_logging
 
-from steelyard.errors import ModelError
+from steelyard.errors import ModelError, RunError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +21,6 @@ class Policy:
     """In evaluation mode for good: dropout would make two scores of one token differ."""
     tokenizer: PreTrainedTokenizerBase
     """Renders prompts and decodes answers."""
-    source: str
-    """Where it was loaded from."""
 
     @property
     def context(self) -> int | None:
@@ -47,7 +48,7 @@ def load_policy(source: str) -> Policy:
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise _missing(source, error) from None
-    return Policy(model=model.eval(), tokenizer=tokenizer, source=source)
+    return Policy(model=model.eval(), tokenizer=tokenizer)
 
 
 def check_source(source: str) -> None:
@@ -86,6 +87,25 @@ def frozen_copy(policy: Policy) -> PreTrainedModel:
 
 
 def save_policy(policy: Policy, directory: Path) -> None:
-    """Write model and tokenizer in Hugging Face format."""
-    policy.model.save_pretrained(directory)
-    policy.tokenizer.save_pretrained(directory)
+    """Write model and tokenizer in Hugging Face format: to a temporary name, renamed when complete.
+
+    Raises:
+        RunError: If it cannot be written (disk full).
+    """
+    unfinished = directory.with_name(f"{directory.name}.unfinished")
+    try:
+        policy.model.save_pretrained(unfinished)
+        policy.tokenizer.save_pretrained(unfinished)
+        unfinished.rename(directory)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        free = shutil.disk_usage(directory.parent).free
+        raise RunError(
+            f"the policy cannot be saved to {directory}: {error}. {free} bytes are free there; it needs about "
+            f"{4 * policy.parameter_count}. The ledger is kept; free some space or set run.dir to another disk."
+        ) from error
+
+
+def quiet() -> None:
+    """Switch off the progress bars of transformers; we draw our own."""
+    hf_logging.disable_progress_bar()
