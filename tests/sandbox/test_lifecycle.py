@@ -209,3 +209,10 @@ def test_a_large_input_and_a_large_value_pass_through():
     text = "x" * 300_000
     with Sandbox(workers=1, limits=Limits(value_bytes=1 << 20)) as sandbox:
         assert run_one(sandbox, "def f(x):\n    return [x, x]", [text]).outcomes[0].value == [text, text]
+
+
+def test_all_values_of_a_program_together_are_bounded():
+    with Sandbox(workers=1, limits=Limits(values_bytes=1000)) as sandbox:
+        run = run_one(sandbox, "def f(x):\n    return 'x' * 300", range(9))
+    assert [outcome.fault for outcome in run.outcomes] == [None] * 4 + [Status.OUTPUT_LIMIT] * 5
+    assert run.value_bytes == 4 * 305

@@ -12,7 +12,7 @@ import pytest
 from sandbox_attacks import HONEST
 from sandbox_tools import QUICK, alive, descendants, eventually_gone, run_one, verdict_of
 
-from steelyard.errors import ConfigError, SandboxUnavailable, VerificationError
+from steelyard.errors import ConfigError, SandboxUnavailable
 from steelyard.types import Status
 from steelyard.verify.sandbox import Limits, Sandbox, probe
 from steelyard.verify.sandbox.inside import walls
@@ -227,5 +227,5 @@ def test_an_ordinary_user_has_the_same_walls():
 def test_limits_and_workers_are_checked():
     with pytest.raises(ConfigError, match="memory_mb must be a positive number, got 0"):
         Limits(memory_mb=0)
-    with pytest.raises(VerificationError, match="at least 1 worker"):
+    with pytest.raises(ConfigError, match="at least 1 worker"):
         Sandbox(workers=0)

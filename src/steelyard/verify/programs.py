@@ -14,6 +14,8 @@ from steelyard.verify.sandbox.records import InputOutcome, ProgramJob, ProgramRu
 
 _CACHE_SIZE = 4096
 """Runs kept; a warmed-up policy samples the same program many times."""
+_CACHED_VALUE_BYTES = 1 << 16
+"""A run that returned more than this is not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,8 @@ class ProgramVerifier:
         fresh = {run.id: run for run in self.sandbox.run(jobs)} if jobs else {}
         found = {source: fresh.get(key) or self._runs[key] for source, key in keys.items()}
         for source, run in found.items():
-            if all(outcome.fault is not Status.CHECKER_FAILED for outcome in run.outcomes):
+            judged = all(outcome.fault is not Status.CHECKER_FAILED for outcome in run.outcomes)
+            if judged and run.value_bytes <= _CACHED_VALUE_BYTES:
                 self._runs[keys[source]] = run
                 self._runs.move_to_end(keys[source])
         while len(self._runs) > _CACHE_SIZE:

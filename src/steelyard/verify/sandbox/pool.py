@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, cast
 
-from steelyard.errors import SandboxUnavailable, TaskError, VerificationError
+from steelyard.errors import ConfigError, SandboxUnavailable, TaskError, VerificationError
 from steelyard.types import Status
 from steelyard.verify.sandbox import server as servers
 from steelyard.verify.sandbox.inside import walls, wire
@@ -68,7 +68,7 @@ class Sandbox:
         if problem:
             raise SandboxUnavailable(problem[0].upper() + problem[1:])
         if workers < 1:
-            raise VerificationError(f"A sandbox needs at least 1 worker, got {workers}.")
+            raise ConfigError(f"A sandbox needs at least 1 worker, got {workers}.")
         self.limits = limits or Limits()
         self.workers = workers
         self.unconfined = unconfined
@@ -102,8 +102,8 @@ class Sandbox:
             VerificationError: Servers cannot be started any more, or the sandbox is closed.
         """
         tasks = deque(_Task(index, job, _encode_inputs(job)) for index, job in enumerate(jobs))
+        self._adopt()
         with self._lock:
-            self._adopt()
             if not self._finalizer.alive:
                 raise VerificationError("This sandbox is closed: open a new one.")
             self._fill_up()
@@ -145,6 +145,7 @@ class Sandbox:
         """In a forked copy of the trainer, leave the original's servers alone."""
         if self._owner == os.getpid():
             return
+        self._lock = threading.Lock()  # the original's may be held by a thread that was not copied
         for server in self._servers:
             server.forget()
         self._finalizer.detach()
@@ -193,6 +194,7 @@ class _Round:
         try:
             server.send(task.job.source, task.job.entry_point, task.inputs)
         except OSError:
+            task.attempt -= 1  # it was dead before it got the program
             return False
         return True
 
@@ -261,7 +263,8 @@ def _encode_inputs(job: ProgramJob) -> list[bytes]:
 def _read_run(job: ProgramJob, answer: object) -> ProgramRun:
     rows, seconds, detail = cast("tuple[list[tuple[str, bytes, bool]], float, str]", answer)
     outcomes = tuple(_read_outcome(*row) for row in rows)
-    return ProgramRun(id=job.id, outcomes=outcomes, seconds=seconds, detail=_printable(detail))
+    size = sum(len(data) for _, data, _ in rows)
+    return ProgramRun(id=job.id, outcomes=outcomes, seconds=seconds, value_bytes=size, detail=_printable(detail))
 
 
 def _read_outcome(status: str, data: bytes, ran: bool) -> InputOutcome:  # noqa: FBT001 - a row of the answer

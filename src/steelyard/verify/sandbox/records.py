@@ -24,6 +24,8 @@ class Limits:
     """Printed bytes, stdout and stderr together, in one process."""
     value_bytes: int = 1 << 18
     """Encoded size of one returned value."""
+    values_bytes: int = 1 << 22
+    """Encoded size of all values that a program returns; decoded they take several times as much of our memory."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -73,6 +75,8 @@ class ProgramRun:
     """One per input, in order."""
     seconds: float
     """Wall time in the sandbox."""
+    value_bytes: int = 0
+    """Encoded size of the returned values."""
     detail: str = ""
     """The first trouble, for people; text from the program, capped and printable."""
 

@@ -16,7 +16,8 @@ from steelyard.errors import SandboxUnavailable, VerificationError
 from steelyard.verify.sandbox.inside import syscalls, walls, wire
 from steelyard.verify.sandbox.records import Limits, Wall
 
-_START_SECONDS = 30.0
+_SEND_SECONDS = 30.0
+"""For any one step of the conversation with a server; a slower one is hung, and is replaced."""
 _LENGTH = struct.Struct("<Q")
 # `-I` would ignore PYTHONHASHSEED; the environment is ours entirely, so `-P -s` isolate as much.
 _FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
@@ -70,7 +71,7 @@ class Server:
         Raises:
             VerificationError: The server died, or did not answer in time.
         """
-        self.socket.settimeout(_START_SECONDS)
+        self.socket.settimeout(_SEND_SECONDS)
         try:
             answer = None
             while answer is None:
@@ -79,7 +80,6 @@ class Server:
             tail = self.error_tail()
             self.kill()
             raise VerificationError(f"The sandbox server did not start ({error or 'it ended'}): {tail}") from error
-        self.socket.settimeout(None)
         _, missing = cast("tuple[bool, list[list[str]]]", answer)
         return [_wall(name, {row[0]: (row[1], row[2]) for row in missing}) for name in walls.NAMES]
 
@@ -155,4 +155,5 @@ def _numbers(limits: Limits) -> dict[str, float]:
         "memory_bytes": limits.memory_mb << 20,
         "output_bytes": limits.output_bytes,
         "value_bytes": limits.value_bytes,
+        "values_bytes": limits.values_bytes,
     }

@@ -40,6 +40,7 @@ class Limits:
     memory_bytes: int
     output_bytes: int
     value_bytes: int
+    values_bytes: int
 
 
 class ProgramRunner:
@@ -56,6 +57,7 @@ class ProgramRunner:
         self.detail = ""
         self.deadline = time.monotonic() + limits.program_seconds
         self.slow = 0
+        self.returned_bytes = 0
 
     def run(self) -> None:
         """Give every input an outcome."""
@@ -91,6 +93,9 @@ class ProgramRunner:
             status = _status(tag)
             if status == "returned":
                 self.outcomes.append((status, body, True))
+                self.returned_bytes += len(body)
+                if self.returned_bytes > self.limits.values_bytes:
+                    raise Trouble("output_limit", f"more than {self.limits.values_bytes} bytes of returned values")
                 continue
             self._mark(status, _text(body))
             if status == "memory_limit":
@@ -102,7 +107,8 @@ class ProgramRunner:
         status, detail = trouble.status, trouble.detail
         if trouble.died:
             status, detail = explain(ending, self.limits)
-        if loading or status == "forbidden" or len(self.outcomes) == len(self.inputs):
+        spent = self.returned_bytes > self.limits.values_bytes
+        if loading or spent or status == "forbidden" or len(self.outcomes) == len(self.inputs):
             self._give_up(status, detail)
             return
         self._mark(status, detail)
