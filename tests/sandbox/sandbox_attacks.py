@@ -57,7 +57,8 @@ READING = [
     refused("read the tests", f"open({str(Path(__file__))!r}).read()"),
     refused("list the project", f"import os; os.listdir({str(PROJECT)!r})"),
     refused(
-        "list the root", "import os; assert set(os.listdir('/')) - {'root', 'usr', 'opt', 'home', 'work', 'tmp', 'nix'}"
+        "list the root",
+        "import os, json; assert set(os.listdir('/')) - {json.__file__.split('/')[1]}",
     ),
     refused("import the project", "import steelyard"),
     refused("import an installed package", "import numpy"),
