@@ -15,7 +15,7 @@ from steelyard.evals.judges import FunctionJudge, Judge, SuiteJudge, measuring_s
 from steelyard.rollout.engine import SamplingParams, TorchSampler
 from steelyard.rollout.prompts import render, stop_ids
 from steelyard.run.feed import Feed
-from steelyard.run.model_source import resolve_model
+from steelyard.run.model_source import check_model, resolve_model
 from steelyard.run.recipe import Recipe
 from steelyard.run.reporter import Reporter
 from steelyard.run.step import Parts
@@ -64,6 +64,7 @@ def assemble(recipe: Recipe, *, reporter: Reporter, unconfined: bool) -> Iterato
     torch.set_num_threads(recipe.run.threads)
     reporter.stage("reading the task")
     task = load_task(recipe.task.name, recipe.task.data, held_out=recipe.task.held_out, eval_data=recipe.task.eval_data)
+    check_model(recipe.model.source)
     with _judges(recipe, task, reporter=reporter, unconfined=unconfined) as judges:
         directory = resolve_model(recipe.model.source, reporter=reporter)
         reporter.stage(f"loading {recipe.model.source}")

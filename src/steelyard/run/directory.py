@@ -12,8 +12,8 @@ PLOT = "plot.png"
 CARD = "card.json"
 
 
-def claim(directory: Path) -> Path:
-    """Create the run directory and return it.
+def vacant(directory: Path) -> Path:
+    """Return the directory for a new run of that name, without creating it.
 
     A finished run of that name keeps it; the new one gets a numeric suffix (-2, -3, ...).
 
@@ -37,11 +37,21 @@ def claim(directory: Path) -> Path:
             )
         number += 1
         candidate = directory.with_name(f"{directory.name}-{number}")
-    try:
-        candidate.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(f"cannot create run.dir = {candidate}: {error.strerror}.") from None
     return candidate
+
+
+def create(directory: Path) -> None:
+    """Create the directory of a new run.
+
+    Raises:
+        RunDirectoryError: If the system does not let us.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"cannot create run.dir = {directory}: {error.strerror}. Name a directory that you may write to."
+        ) from None
 
 
 def is_finished(directory: Path) -> bool:

@@ -63,11 +63,11 @@ def train(
     """
     reporter = reporter or Silent()
     stop = stop or threading.Event()
+    wanted = Path(recipe.run.dir) if recipe.run.dir else Path("runs") / f"{name}-s{recipe.run.seed}"
+    target = run_directory.vacant(wanted)
     with ExitStack() as stack:
         assembly = stack.enter_context(assemble(recipe, reporter=reporter, unconfined=unconfined))
-        target = run_directory.claim(
-            Path(recipe.run.dir) if recipe.run.dir else Path("runs") / f"{name}-s{recipe.run.seed}"
-        )
+        run_directory.create(target)
         (target / run_directory.RECIPE).write_text(dump(recipe), encoding="utf-8")
         start = parameter_hash(assembly.policy.model)
         row = run_row(

@@ -4,7 +4,6 @@ A variant fills the defaults of `objective`; keys written in the recipe override
 the card. Reading a recipe imports neither torch nor transformers.
 """
 
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -137,8 +136,3 @@ class Recipe(Section):
         if self.task.name is not None and self.task.suite is not None and self.reward.function is not None:
             raise ValueError("give task.suite or reward.function, not both: one primary reward scores an answer")
         return self
-
-
-def run_directory(recipe: Recipe, recipe_path: Path) -> Path:
-    """Return the directory that this recipe names; default runs/<recipe>-s<seed>."""
-    return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / f"{recipe_path.stem}-s{recipe.run.seed}"

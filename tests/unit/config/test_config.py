@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from steelyard.config import build, dump, explicit_keys, load, recipe_hash, with_overrides
 from steelyard.errors import ConfigError
-from steelyard.run.recipe import Recipe, run_directory
+from steelyard.run.recipe import Recipe
 
 GOOD = {"model": {"source": "some/model"}, "task": {"name": "booking"}}
 
@@ -146,8 +146,3 @@ def test_dump_loads_back_to_the_same_recipe(tmp_path_factory, seed, lr, variant,
 
 def test_hash_changes_with_any_value():
     assert recipe_hash(recipe(run={"seed": 1})) != recipe_hash(recipe(run={"seed": 2}))
-
-
-def test_default_run_directory_is_named_after_recipe_and_seed(tmp_path):
-    assert str(run_directory(recipe(run={"seed": 3}), tmp_path / "mine.toml")) == "runs/mine-s3"
-    assert str(run_directory(recipe(run={"dir": "a/b"}), tmp_path / "mine.toml")) == "a/b"
