@@ -199,7 +199,7 @@ def calendar(draw: Draw, size: int) -> Bookings:
 
 
 def peak_starts(bookings: Bookings) -> list[int]:
-    """Return the times at which the number of active half-open bookings rises to its maximum, ascending."""
+    """Return the starts and ends right after which the most half-open bookings are active, ascending."""
     change: dict[int, int] = {}
     for start, end in bookings:
         change[start] = change.get(start, 0) + 1
@@ -210,7 +210,7 @@ def peak_starts(bookings: Bookings) -> list[int]:
         active += change[time]
         heights[time] = active
     best = max(heights.values())
-    return [time for time, height in heights.items() if height == best and change[time] > 0]
+    return [time for time, height in heights.items() if height == best]
 
 
 def touch_at_peak(draw: Draw, bookings: Bookings) -> Bookings:
