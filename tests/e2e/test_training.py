@@ -13,6 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from steelyard.errors import SteelyardError
 from steelyard.ledger.reader import LedgerReader
 from steelyard.update.hashing import parameter_hash
 
@@ -160,7 +161,7 @@ def wait_for_updates(ledger: Path, count: int, process: subprocess.Popen[str]) -
                 with LedgerReader(ledger) as reader:
                     if len(reader.updates()) >= count:
                         return
-            except Exception:  # the file is being created
+            except SteelyardError:  # the file is being created
                 pass
         time.sleep(0.1)
     raise AssertionError(f"no {count} updates: {process.communicate()}")
