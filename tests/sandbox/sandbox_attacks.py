@@ -285,6 +285,11 @@ CHANNEL = [
         "def f(x):\n    for y in range(9): send(value(y), nonce=nonce())\n    return 2 * x",
         FORBIDDEN,
     ),
+    forged(
+        "a second result after the last (nobody reads it)",
+        "def f(x):\n    if x == 2: send(value(x), nonce=nonce()); send(value(9))\n    return 2 * x",
+        PASSED,
+    ),
     forged("unknown tag", "def f(x):\n    send(b'', b'P', nonce())", FORBIDDEN),
     forged("fallen wall reported", "def f(x):\n    send(b'l' + bytes(4), b'W', nonce())", FORBIDDEN),
     forged("checker failure reported", "def f(x):\n    send(b'checker_failed', b'C', nonce())", FORBIDDEN),

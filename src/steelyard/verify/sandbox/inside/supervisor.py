@@ -100,8 +100,6 @@ class ProgramRunner:
             self._mark(status, _text(body))
             if status == "memory_limit":
                 return  # what it had allocated may still be there: go on in a fresh child
-        if not child.quiet():
-            raise Trouble("forbidden", "a result was sent that nobody had asked for")
 
     def _after(self, trouble: Trouble, ending: Ending, *, loading: bool) -> None:
         status, detail = trouble.status, trouble.detail
@@ -128,7 +126,7 @@ class ProgramRunner:
     def _give_up(self, status: str, detail: str) -> None:
         """The inputs that are left get this status without being run."""
         left = len(self.inputs) - len(self.outcomes)
-        if left == 0:  # it misbehaved after its last answer
+        if left == 0:  # its last value was one too many
             self.outcomes[-1] = (status, b"", True)
         self.detail = self.detail or f"input {len(self.outcomes)}: {status}: {detail}"
         self.outcomes += [(status, b"", False)] * left
