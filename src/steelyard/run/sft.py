@@ -21,13 +21,13 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from steelyard import config
+from steelyard.content import content_hash
 from steelyard.errors import RunError, UpdateError
 from steelyard.run import sft_data, sft_loss, sft_recipe
 from steelyard.run.sft_data import Pair, Row, batches, corpus_hash, load_pairs, tokenise
 from steelyard.run.sft_loss import negative_log_likelihood
 from steelyard.run.sft_recipe import SftRecipe
 from steelyard.tasks import booking_corpus
-from steelyard.types import content_hash
 from steelyard.update import optimizer as optimizer_module
 from steelyard.update import tiny
 from steelyard.update.hashing import parameter_hash
@@ -150,11 +150,10 @@ def _steps(
 ) -> Iterator[float]:
     """Take every step; yield the loss of each."""
     optimizer = AdamW(model.parameters(), recipe.optimizer, total_steps=recipe.sft.steps)
-    pad = int(model.config.pad_token_id)
     began, seen = time.perf_counter(), 0
     for step, batch in enumerate(batches_, start=1):
         n_tokens = sum(len(row.completion_ids) for row in batch)
-        loss = negative_log_likelihood(model, batch, pad=pad) / n_tokens
+        loss = negative_log_likelihood(model, batch, pad=tiny.PAD_ID) / n_tokens
         if not torch.isfinite(loss):
             raise UpdateError(f"step {step}: the loss is {loss.item()}. Lower optimizer.lr or raise optimizer.warmup.")
         optimizer.zero_grad()

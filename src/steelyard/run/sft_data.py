@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
+from steelyard.content import content_hash
 from steelyard.errors import TaskError
+from steelyard.rollout.prompts import render
 from steelyard.run.sft_recipe import CorpusSection, SftRecipe
 from steelyard.tasks.booking.prompt import PROMPT
 from steelyard.tasks.booking_corpus import programs
-from steelyard.types import content_hash
+from steelyard.types import Prompt
+from steelyard.update.tiny import END_ID
 
 Messages = tuple[dict[str, str], ...]
 
@@ -66,16 +69,14 @@ def tokenise(pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerFast, *, conte
     Raises:
         TaskError: If a pair is longer than the context.
     """
-    end = tokenizer.eos_token_id
-    answers = tokenizer([pair.completion for pair in pairs], add_special_tokens=False)["input_ids"]
     rendered: dict[str, tuple[int, ...]] = {}
+    answers = tokenizer([pair.completion for pair in pairs], add_special_tokens=False)["input_ids"]
     rows: list[Row] = []
     for number, (pair, answer) in enumerate(zip(pairs, answers, strict=True), start=1):
         key = json.dumps(pair.prompt)
         if key not in rendered:
-            ids = tokenizer.apply_chat_template(list(pair.prompt), add_generation_prompt=True, return_dict=True)
-            rendered[key] = tuple(ids["input_ids"])
-        row = Row(prompt_ids=rendered[key], completion_ids=(*answer, end))
+            rendered[key] = render(tokenizer, Prompt(id=key, content=pair.prompt), chat="auto")
+        row = Row(prompt_ids=rendered[key], completion_ids=(*answer, END_ID))
         length = len(row.prompt_ids) + len(row.completion_ids)
         if length > context:
             raise TaskError(

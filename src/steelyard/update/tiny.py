@@ -18,6 +18,8 @@ PAD = "<|pad|>"
 """Fills batches; never sampled in training data, so never learnt."""
 ROLES = ("system", "user", "assistant")
 SPECIALS = (PAD, END, *(f"<|{role}|>" for role in ROLES))
+"""The first tokens of every vocabulary, in this order."""
+PAD_ID, END_ID = SPECIALS.index(PAD), SPECIALS.index(END)
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
@@ -69,8 +71,8 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int) -> PreTrainedToken
     core = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
     bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    core.pre_tokenizer = pre_tokenizers.Sequence([split, bytes_])  # pyright: ignore[reportAttributeAccessIssue]
-    core.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
+    core.pre_tokenizer = pre_tokenizers.Sequence([split, bytes_])
+    core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=list(SPECIALS),
@@ -101,15 +103,14 @@ def build_model(shape: Shape, tokenizer: PreTrainedTokenizerFast, *, generator: 
         max_position_embeddings=shape.context,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=END_ID,
+        pad_token_id=PAD_ID,
     )
     # transformers initialises from the global generator: its draws are undone here and overwritten below.
     with torch.random.fork_rng(devices=[]):
         model = LlamaForCausalLM(config)
     _initialise(model, layers=shape.layers, generator=generator)
-    eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    model.generation_config = GenerationConfig(eos_token_id=[eos], pad_token_id=pad, do_sample=True)
+    model.generation_config = GenerationConfig(eos_token_id=[END_ID], pad_token_id=PAD_ID, do_sample=True)
     return model
 
 

@@ -39,15 +39,15 @@ class Algorithm:
         return frozenset({self.always_wrong} if self.always_wrong else {RIGHT, *self.faults})
 
 
-PAIRS: tuple[tuple[str, str], ...] = (("s", "e"), ("start", "end"), ("a", "b"), ("begin", "finish"), ("x", "y"))
+PAIRS: tuple[tuple[str, str], ...] = (("s", "e"), ("start", "end"), ("a", "b"), ("x", "y"))
 """Names of the two ends of a booking: `$s`, `$e`, and of another one: `$p`, `$q`."""
 
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "cur": ("active", "count", "current", "running", "n"),
-    "best": ("best", "peak", "most", "result", "top"),
-    "events": ("events", "points", "changes", "marks"),
-    "heap": ("heap", "rooms", "queue", "busy"),
-    "diff": ("diff", "delta", "change", "line"),
+    "cur": ("active", "count", "current", "n"),
+    "best": ("best", "peak", "most", "result"),
+    "events": ("events", "points", "changes"),
+    "heap": ("heap", "rooms", "queue"),
+    "diff": ("diff", "delta", "change"),
     "starts": ("starts", "begins", "opens"),
     "ends": ("ends", "finishes", "closes"),
     "t": ("t", "time", "point"),
