@@ -13,8 +13,8 @@ from typing import TypeVar
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from steelyard.content import content_hash
 from steelyard.errors import ConfigError
-from steelyard.types import content_hash
 
 ModelT = TypeVar("ModelT", bound="Section")
 

@@ -4,21 +4,15 @@ Data moves one way: Prompt → Completion → Verdict → UpdateRecord. Stages n
 they exchange these.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from steelyard.content import content_hash
+
 Plain = object
 """Plain data: None, bool, int, float, str, bytes, and list, tuple, dict, set, frozenset of plain data."""
-
-
-def content_hash(value: object) -> str:
-    """SHA-256 of the canonical JSON of plain JSON data, as 64 hex digits."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # ------------------------------------------------------------------ questions

@@ -15,6 +15,8 @@ from scipy import stats
 BOOTSTRAP_PROMPTS = 20
 """From this many prompts on, the interval is a bootstrap by prompt."""
 BOOTSTRAP_RESAMPLES = 9_999
+EQUAL = 8 * float(np.finfo(np.float64).eps)
+"""Relative spread up to which values are equal but for rounding."""
 NOTHING_SCORED = "nothing was scored"
 
 
@@ -58,7 +60,7 @@ def by_prompt(values_per_prompt: Sequence[Sequence[float]]) -> Interval:
             return proportion(int(draws.sum()), len(draws))
         return _t_interval(draws, unit="draws of one prompt")
     means = np.asarray([np.mean(values) for values in values_per_prompt], dtype=np.float64)
-    if len(means) < BOOTSTRAP_PROMPTS or np.ptp(means) == 0.0:
+    if len(means) < BOOTSTRAP_PROMPTS or np.ptp(means) <= EQUAL * np.abs(means).max():
         return _t_interval(means, unit="prompt means")
     result = stats.bootstrap(
         (means,), np.mean, n_resamples=BOOTSTRAP_RESAMPLES, method="percentile", rng=np.random.default_rng(0)
@@ -74,7 +76,7 @@ def _t_interval(values: "np.ndarray[tuple[int], np.dtype[np.float64]]", *, unit:
     method = f"t over {n} {unit}"
     if n < 2:
         return Interval(value=mean, low=None, high=None, method=f"{method}: one value has no spread")
-    half = float(stats.t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) / math.sqrt(n)
-    if half == 0.0:
+    if np.ptp(values) <= EQUAL * np.abs(values).max():
         return Interval(value=mean, low=None, high=None, method=f"{method}: all equal, no interval")
+    half = float(stats.t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) / math.sqrt(n)
     return Interval(value=mean, low=mean - half, high=mean + half, method=method)

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from steelyard.content import content_hash
 from steelyard.errors import LedgerError
 from steelyard.ledger import codec
 from steelyard.ledger.codec import SqlValue
 from steelyard.ledger.files import WriterLock, check_is_ledger, explained, migrate
 from steelyard.ledger.records import AttemptKind, EventKind, PromptRow, Purpose, RunRow, UpdateRow, VerdictRow
 from steelyard.ledger.schema import APPLICATION_ID, FORMAT
-from steelyard.types import Completion, content_hash
+from steelyard.types import Completion
 
 
 class Ledger:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from steelyard.config import dump, recipe_hash
+from steelyard.content import content_hash
 from steelyard.evals.judges import Judge, Judgement
 from steelyard.ledger.records import RunRow, UpdateRow, VerdictRow
 from steelyard.run.recipe import Recipe
 from steelyard.run.step import StepOutcome
-from steelyard.types import Status, Task, Verdict, content_hash
+from steelyard.types import Status, Task, Verdict
 from steelyard.update.hashing import ParameterHash
 from steelyard.update.learner import StepStats
 from steelyard.update.models import Policy

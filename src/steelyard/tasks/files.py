@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from steelyard.content import content_hash
 from steelyard.errors import TaskError
 from steelyard.tasks.sources import Row, is_file_name, read_rows, short
-from steelyard.types import Prompt, Task, content_hash
+from steelyard.types import Prompt, Task
 
 SYNONYMS = ("question", "instruction", "problem", "query", "messages", "input", "text")
 """What other data sets call the prompt."""

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from steelyard.content import content_hash
 from steelyard.errors import TaskError, VerificationError
-from steelyard.types import Plain, Status, Suite, Verdict, content_hash
+from steelyard.types import Plain, Status, Suite, Verdict
 from steelyard.verify.extract import extract_program
 from steelyard.verify.judge import judge, judge_no_answer
 from steelyard.verify.sandbox.pool import Sandbox

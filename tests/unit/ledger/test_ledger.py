@@ -252,6 +252,23 @@ def test_documents_keep_what_json_cannot_hold_visibly(fresh: Ledger) -> None:
         }
 
 
+@pytest.mark.parametrize(("text", "kept_as"), [("plain ü", "text"), ("a\0b", "blob"), ("\ud83d", "blob")])
+def test_a_text_that_sql_would_cut_or_refuse_stands_as_a_blob(
+    fresh: Ledger, rows: SimpleNamespace, text: str, kept_as: str
+) -> None:
+    fresh.completions("train", 1, [rows.completion(0, text=text)])
+    with LedgerReader(fresh.path) as reader:
+        found = list(reader.rows("SELECT typeof(text) AS kind, length(CAST(text AS BLOB)) AS bytes FROM completions"))
+        assert reader.completions()[0].completion.text == text
+    assert found == [{"kind": kept_as, "bytes": len(text.encode("utf-8", "surrogatepass"))}]
+
+
+def test_a_negative_zero_hashes_as_the_file_holds_it(fresh: Ledger, rows: SimpleNamespace) -> None:
+    fresh.update(rows.update(1, [], loss=-0.0))
+    with LedgerReader(fresh.path) as reader:
+        assert reader.damaged() == []
+
+
 def test_rows_that_do_not_fit_together_are_refused(fresh: Ledger, rows: SimpleNamespace) -> None:
     ids = fresh.completions("train", 1, [rows.completion(0)])
     refused = [

@@ -170,6 +170,12 @@ def test_equal_recipes_give_equal_weights_and_another_seed_others(cache, recipe)
     assert other.directory != again.directory
 
 
+def test_the_first_weights_depend_on_the_seed_even_where_the_corpus_does_not(cache, tmp_path, recipe):
+    own = write(tmp_path / "p.jsonl", json.dumps({"prompt": "1?", "completion": "1"}))
+    hashes = {sft(recipe(corpus=own, run={"seed": seed})).parameter_hash for seed in (0, 1)}
+    assert len(hashes) == 2
+
+
 def test_the_directory_holds_the_weights_that_were_hashed_and_a_usable_tokenizer(cache, recipe):
     result = sft(recipe())
     policy = load_policy(str(result.directory))
@@ -219,12 +225,18 @@ def test_a_failed_write_leaves_nothing_behind(cache, recipe, monkeypatch):
     assert list(cache.iterdir()) == []
 
 
-def test_the_cache_key_names_what_the_weights_depend_on(recipe, monkeypatch):
+def test_the_cache_key_names_what_the_weights_depend_on(recipe, tmp_path, monkeypatch):
     base = recipe()
     pairs = load_pairs(base.corpus, seed=0)
     keys = {cache_key(base, pairs), cache_key(base, pairs[1:]), cache_key(recipe(run={"threads": 2}), pairs)}
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "0")
-    assert len(keys | {cache_key(base, pairs)}) == 4
+    assert cache_key(base, pairs) in keys
+    with monkeypatch.context() as patch:
+        patch.setattr("importlib.metadata.version", lambda name: "0")
+        keys.add(cache_key(base, pairs))
+    other_code = tmp_path / "tiny.py"
+    other_code.write_text("pass")
+    monkeypatch.setattr(sft_module.tiny, "__file__", str(other_code))
+    assert len(keys | {cache_key(base, pairs)}) == 5
 
 
 def test_a_loss_that_is_not_finite_stops_the_warm_up(cache, recipe):
