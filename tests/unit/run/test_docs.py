@@ -1,5 +1,6 @@
 """Docs are tested: the page of recipe keys, the links, and the commands and files that the README names."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -49,8 +50,9 @@ def test_the_readme_shows_the_two_commands_first():
 
 def test_the_python_of_the_readme_is_a_valid_recipe():
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL).group(1)
-    literal = re.search(r"model_validate\((\{.*?\n\})\)", code, flags=re.DOTALL).group(1)
-    Recipe.model_validate(eval(literal, {}))
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    (literal,) = [ast.literal_eval(call.args[0]) for call in calls if "model_validate" in ast.unparse(call.func)]
+    Recipe.model_validate(literal)
 
 
 def test_every_folder_of_the_package_is_in_the_readme_tree():
