@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sandbox_attacks import HONEST
+from sandbox_attacks import FORGE, HONEST
 from sandbox_tools import QUICK, alive, descendants, eventually_gone, run_one
 
 from steelyard.errors import TaskError, VerificationError
@@ -216,3 +216,9 @@ def test_all_values_of_a_program_together_are_bounded():
         run = run_one(sandbox, "def f(x):\n    return 'x' * 300", range(9))
     assert [outcome.fault for outcome in run.outcomes] == [None] * 4 + [Status.OUTPUT_LIMIT] * 5
     assert run.value_bytes == 4 * 305
+
+
+def test_a_result_sent_while_loading_ends_the_program_before_any_input(sandbox):
+    run = run_one(sandbox, FORGE + "send(value(0), nonce=nonce())\ndef f(x):\n    return 2 * x", range(3))
+    assert [(outcome.fault, outcome.ran) for outcome in run.outcomes] == [(Status.FORBIDDEN, False)] * 3
+    assert "while the program was loaded" in run.detail
