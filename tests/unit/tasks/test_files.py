@@ -183,6 +183,12 @@ def test_a_hub_data_set_without_the_library_says_what_to_install(monkeypatch):
         load_task(data="owner/name")
 
 
+def test_a_name_too_long_for_any_file_may_still_be_a_hub_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(TaskError, match="there is no such file, and a hub data set needs"):
+        load_task(data=f"owner/{'b' * 300}")
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A stand-in for the optional package: one data set, the signature and the error classes of the real one."""
