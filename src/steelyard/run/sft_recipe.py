@@ -66,7 +66,7 @@ class CorpusSection(Section):
 class SftSection(Section):
     """How long to train."""
 
-    steps: int = Field(default=400, ge=1)
+    steps: int = Field(default=300, ge=1)
     """Optimizer steps. A warm-up is bounded by steps, never by time: a clock would change the weights."""
     batch_tokens: int = Field(default=2048, ge=1)
     """Completion tokens per step, at least one answer."""
@@ -78,5 +78,5 @@ class SftRecipe(Section):
     run: SftRunSection = SftRunSection()
     model: TinyModelSection = TinyModelSection()
     corpus: CorpusSection
-    optimizer: OptimizerSection = OptimizerSection(lr=5e-3, schedule="cosine", warmup=20, betas=(0.9, 0.98))
+    optimizer: OptimizerSection = OptimizerSection(lr=8e-3, schedule="cosine", warmup=20, betas=(0.9, 0.98))
     sft: SftSection = SftSection()
