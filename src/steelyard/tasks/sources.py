@@ -21,7 +21,7 @@ OTHER_FORMATS: Mapping[str, str] = {
     ".txt": "write one JSON object per line to a .jsonl file, each with a `prompt`",
 }
 """Formats that we know and do not read, with the way out."""
-HUB = re.compile(r"(?P<path>[\w.-]+/[\w.-]+)(?:/(?P<config>[\w.-]+))?(?::(?P<split>[\w.\[\]%:+-]+))?")
+HUB = re.compile(r"(?P<path>\w[\w.-]*/\w[\w.-]*)(?:/(?P<config>[\w.-]+))?(?::(?P<split>[\w.\[\]%:+-]+))?")
 """owner/name, owner/name/config, either with :split."""
 
 

@@ -143,6 +143,12 @@ def test_a_directory_is_refused(tmp_path):
         load_task(data=str(tmp_path))
 
 
+@pytest.mark.parametrize("data", ["./rows", "../rows", "/rows", "~/rows", "a/b/c/d", "rows", ""])
+def test_paths_without_a_known_suffix_are_no_hub_names(data):
+    with pytest.raises(TaskError, match=r"is neither a \.jsonl or \.parquet file nor a hub data set"):
+        load_task(data=data)
+
+
 def test_an_existing_path_is_never_taken_for_a_hub_name(tmp_path, monkeypatch):
     (tmp_path / "owner" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -183,7 +189,9 @@ def test_a_hub_data_set_without_the_library_says_what_to_install(monkeypatch):
         load_task(data="owner/name")
 
 
-def test_a_name_too_long_for_any_file_may_still_be_a_hub_name(monkeypatch):
+def test_a_name_too_long_for_any_file_may_still_be_a_hub_name(tmp_path, monkeypatch):
+    (tmp_path / "owner").mkdir()
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(TaskError, match="there is no such file, and a hub data set needs"):
         load_task(data=f"owner/{'b' * 300}")
