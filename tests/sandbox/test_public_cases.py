@@ -204,6 +204,10 @@ def test_c44_the_head_of_the_output_is_kept_and_cannot_speak_to_a_terminal(sandb
     run = run_one(sandbox, "def f(x):\n    while True: print('\\x1b[2Jhello')")
     assert "hello" in run.detail
     assert "\x1b" not in run.detail
+    run = run_one(sandbox, "def f(x):\n    raise ValueError('hello \\x1b[2J' + 'x' * 10000)")
+    assert "ValueError: hello" in run.detail
+    assert "\x1b" not in run.detail
+    assert len(run.detail) < 500
 
 
 def test_c45_a_bomb_is_memory_limit_within_seconds_and_an_honest_list_is_not(sandbox):
