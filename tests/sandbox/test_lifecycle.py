@@ -90,7 +90,8 @@ def test_a_program_whose_server_dies_twice_is_checker_failed_and_its_neighbours_
 
 
 SCRIPT = f"""
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in the background
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from sandbox_tools import descendants
 from steelyard.verify.sandbox import *

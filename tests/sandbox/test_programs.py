@@ -94,12 +94,13 @@ def test_what_could_not_be_judged_is_not_remembered(counting, monkeypatch):
     assert verifier.check([("a", source)])[0].verdict.reward == 1.0
 
 
-def test_the_same_program_gives_the_same_outcomes(counting):
+def test_the_same_program_gives_the_same_outcomes_in_another_server(sandbox, counting):
     source = (
         "import random\nk = {str(i) for i in range(50)}\ndef f(x):\n    return [random.random(), hash('a'), list(k)]"
     )
-    first, second = (ProgramVerifier(counting, DOUBLE).check([("a", source)])[0].outcomes for _ in range(2))
+    first, second = (ProgramVerifier(each, DOUBLE).check([("a", source)])[0].outcomes for each in (sandbox, counting))
     assert first == second
+    assert all(outcome.returned for outcome in first.values())
 
 
 def test_inputs_cannot_be_remembered_across_programs(sandbox):
