@@ -53,8 +53,6 @@ def encode(value: object, *, max_bytes: int = 1 << 30) -> bytes:
 
 
 def _encode(value: object, out: bytearray, depth: int, max_bytes: int) -> None:
-    if len(out) > max_bytes:
-        raise TooLarge
     kind = type(value)
     if kind is int:
         out += _encode_int(cast(int, value))
