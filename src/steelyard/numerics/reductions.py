@@ -181,7 +181,7 @@ def weighted_sum(
             f"terms, weights and mask must have one shape, got {tuple(term_BT.shape)}, {tuple(weights_BT.shape)}, "
             f"{tuple(mask_BT.shape)}"
         )
-    return (weights_BT * term_BT.where(mask_BT, 0.0)).where(mask_BT, 0.0).sum()
+    return (weights_BT * term_BT.where(mask_BT, 0.0)).sum()
 
 
 def _divisor(count: int, name: str, mask_BT: Tensor) -> int:

@@ -147,6 +147,13 @@ def test_c24_an_unscored_reward_enters_nothing(name: str, rubbish: float):
     assert with_gap.tolist() == [without[0].item(), 0.0, without[1].item()]
 
 
+@pytest.mark.parametrize("name", sorted(GROUP_RELATIVE))
+def test_c24_an_unscored_reward_does_not_make_a_constant_group_informative(name: str):
+    args = (f64([0.1 + 0.2, 0.3, math.nan]), torch.zeros(3).long(), torch.tensor([True, True, False]))
+    assert by_name(name, *args).tolist() == [0.0, 0.0, 0.0]
+    assert group_signal(*args, resolution=EPS64).n_constant == 1
+
+
 @pytest.mark.parametrize("name", sorted(ADVANTAGES))
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
