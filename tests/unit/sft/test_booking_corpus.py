@@ -1,6 +1,7 @@
 """The generated programs are what their labels say."""
 
 import copy
+import os
 import random
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from steelyard.tasks.booking import PROMPT, booking_task
 from steelyard.tasks.booking_corpus import Program, programs
 from steelyard.tasks.booking_corpus.generate import label_shares, write_program
-from steelyard.tasks.booking_corpus.templates import ALGORITHMS, INCLUSIVE, RIGHT
+from steelyard.tasks.booking_corpus.templates import ALGORITHMS, INCLUSIVE, NAMES, PAIRS, RIGHT
 
 Booking = list[list[int]]
 
@@ -122,7 +123,7 @@ def test_programs_do_not_depend_on_the_hash_seed_of_the_process():
     )
     printed = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
         for seed in ("1", "2")
     }
@@ -134,6 +135,11 @@ def test_programs_are_plain_sources():
         assert program.source.startswith(("def ", "import ", "from ")), program.source
         assert not set("$@«»|") & set(program.source), program.source
         assert "\n\n\n" not in program.source
+
+
+def test_no_name_stands_for_two_variables():
+    names = [name for pool in (*NAMES.values(), *PAIRS) for name in pool]
+    assert len(names) == len(set(names))
 
 
 def test_no_program_quotes_the_prompt():
