@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from steelyard.ledger import Ledger, LedgerReader
 from steelyard.ledger.card import card, card_text, write_card
 
@@ -40,6 +42,17 @@ def test_a_run_without_updates_ends_where_it_started(tmp_path: Path, rows: Simpl
     assert found["final_parameter_hash"] == found["start_parameter_hash"] == "hash-0"
     assert found["eval"] == {"before": None, "after": None}
     assert "n/a" in card_text(found)
+
+
+@pytest.mark.parametrize(("state", "missing"), [(0, "after"), (2, "before")])
+def test_a_state_that_was_not_measured_is_not_replaced_by_another(
+    tmp_path: Path, rows: SimpleNamespace, state: int, missing: str
+) -> None:
+    with Ledger.create(tmp_path / "one", rows.run()) as ledger:
+        ledger.event("eval", state, rows.measurement(1))
+    measured = card_of(tmp_path / "one")["eval"]
+    assert measured.pop(missing) is None
+    assert [found["state"] for found in measured.values()] == [state]
 
 
 def test_a_kl_penalty_names_its_reference(tmp_path: Path, rows: SimpleNamespace) -> None:

@@ -148,7 +148,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def test_a_small_disk_that_fills_up(small_disk: Path, rows: SimpleNamespace) -> None:
+def fill(disk: Path, *, free_pages: int) -> None:
+    free = os.statvfs(disk).f_bavail
+    (disk / "filler").write_bytes(bytes(4096 * (free - free_pages)))
+
+
+def test_a_small_disk_that_fills_up(small_disk: Path) -> None:
     path = small_disk / "ledger.sqlite"
     writer = start(UNTIL_FULL, path)
     _, groups, message = spoken(writer)
@@ -159,12 +164,25 @@ def test_a_small_disk_that_fills_up(small_disk: Path, rows: SimpleNamespace) -> 
     with LedgerReader(path) as reader:
         assert reader.count("completions") == GROUP * groups
         assert reader.damaged() == []
-    (small_disk / "filler").write_bytes(b"\0" * 4096 * (os.statvfs(small_disk).f_bavail))
+    fill(small_disk, free_pages=0)
     with LedgerReader(path) as reader:
         assert reader.count("completions") == GROUP * groups  # reading needs no space
+
+
+@pytest.mark.parametrize("free_pages", [0, 2])  # room for nothing; for the lock file only
+def test_a_ledger_that_cannot_be_made_leaves_nothing_that_would_block_the_next_start(
+    small_disk: Path, rows: SimpleNamespace, free_pages: int
+) -> None:
+    fill(small_disk, free_pages=free_pages)
     with pytest.raises(LedgerError, match="cannot grow"):
-        Ledger.create(small_disk / "second.sqlite", rows.run())
-    assert not list(small_disk.glob("second*"))  # a half-made file would block the next start
+        Ledger.create(small_disk / "ledger.sqlite", rows.run())
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+
+
+def test_the_writer_flushes_every_commit_and_checks_references(fresh: Ledger) -> None:
+    settings = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    # A loss of power cannot be staged here, and the writer's own checks come before SQLite's.
+    assert {name: fresh._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in settings} == settings
 
 
 def test_a_second_writer_is_refused_and_told_who_writes(fresh: Ledger, rows: SimpleNamespace) -> None:

@@ -92,6 +92,18 @@ def test_a_directory_in_use_is_left_alone_unless_told_otherwise(written: Path, t
     assert len(list(target.iterdir())) == len(TABLES) + 1
 
 
+def test_an_export_that_fails_leaves_no_half_written_file(written: Path, tmp_path: Path) -> None:
+    in_the_way = tmp_path / "out" / "updates.parquet"
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(LedgerError, match="out cannot be used"):
+        export(written, tmp_path / "out", overwrite=True)
+    assert sorted(path.name for path in in_the_way.parent.iterdir()) == [
+        "prompts.parquet",
+        "run.parquet",
+        "updates.parquet",
+    ]
+
+
 def test_an_unknown_format_and_a_missing_ledger_are_refused_before_anything_is_made(
     written: Path, tmp_path: Path
 ) -> None:
