@@ -71,7 +71,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     completion=completions(),
     verdict=verdicts(),

@@ -1,5 +1,6 @@
 """A small run, written through the public API."""
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,10 +105,10 @@ def write_update(ledger: Ledger, update_no: int) -> list[int]:
     return ids
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def written_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed ledger: two updates, measured at states 0 and 2."""
-    path = tmp_path / "ledger.sqlite"
+    path = tmp_path_factory.mktemp("written") / "ledger.sqlite"
     with Ledger.create(path, run_row()) as ledger:
         ledger.prompts([PromptRow(id="p", content="Write f.", token_ids=(5, 6), columns={"level": 2})])
         ledger.attempt("start", 0, {})
@@ -121,6 +122,12 @@ def written(tmp_path: Path) -> Path:
         ledger.event("saved", 2, {"path": "model"})
         ledger.attempt("end", 2, {})
     return path
+
+
+@pytest.fixture
+def written(written_once: Path, tmp_path: Path) -> Path:
+    """A copy of that ledger, to read, extend or damage."""
+    return Path(shutil.copy(written_once, tmp_path / "ledger.sqlite"))
 
 
 @pytest.fixture
