@@ -1,9 +1,6 @@
 """Steelyard post-trains language models with verifiable rewards and accounts for every update it makes.
 
->>> from steelyard import Recipe, train            # doctest: +SKIP
->>> result = train(Recipe.model_validate({...}))   # doctest: +SKIP
-
-Names are imported when they are first used, so that `import steelyard` costs nothing.
+The public API is `train`, `Recipe`, `load`, `sft`, `explain`, `LedgerReader` and `Sandbox`. Names are imported when they are first used, so that `import steelyard` costs nothing.
 """
 
 from importlib import import_module
