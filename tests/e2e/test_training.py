@@ -122,6 +122,51 @@ def test_the_kl_leash_is_zero_at_the_start_and_pulls_later(cli, own_task):
     assert second.loss_kl == pytest.approx(0.1 * second.kl_ref)
 
 
+class TestWhyTellsTheTruth:
+    """Combinations in which an easy sentence would be false."""
+
+    def why(self, cli, own_task, update: int, *overrides: str) -> str:
+        result = cli("train", own_task, "eval.samples=0", *overrides)
+        assert result.code == 0, result.err
+        return cli("why", result.last_line, "--update", update).out
+
+    def test_kl_alone(self, cli, own_task):
+        """k1 has a slope at the start although its value is 0 there."""
+        kl = ["objective.kl.coef=0.1", "objective.kl.estimator=k1", "reward.function=reward.py:constant"]
+        text = self.why(cli, own_task, 1, *kl)
+        assert "that of the KL penalty alone" in text
+        assert "cancel" not in text
+
+    def test_weight_decay_alone(self, cli, own_task):
+        decay = ["optimizer.weight_decay=0.1", "reward.function=reward.py:constant"]
+        text = self.why(cli, own_task, 2, *decay)
+        assert "moved all the same, by weight decay." in text
+
+    def test_momentum(self, cli, own_task):
+        """Seven different sums of letters; from update 3 on all rewards are equal."""
+        (own_task.parent / "fading.py").write_text(
+            "calls = []\n"
+            "def score(prompts, completions, **_):\n"
+            "    calls.append(1)\n"
+            "    return [float(len(set(c))) if len(calls) <= 4 else 1.0 for c in completions]\n"
+        )
+        text = self.why(cli, own_task, 3, "reward.function=fading.py:score", "run.updates=3")
+        assert "along AdamW's first moment, carried over from earlier updates." in text
+
+    def test_several_passes(self, cli, own_task):
+        text = self.why(cli, own_task, 1, "update.passes=3")
+        assert "3 optimizer steps were taken on this batch" in text
+        assert "cancel to zero by construction" in text
+
+    def test_policy_gradient_has_a_value_of_its_own(self, cli, own_task):
+        assert "whose value is not the advantage" in self.why(cli, own_task, 1, "objective.variant=rloo")
+
+    def test_token_mean_over_unequal_lengths(self, cli, own_task):
+        """c01: token_mean does not cancel."""
+        text = self.why(cli, own_task, 1, "objective.variant=dapo", "rollout.max_new_tokens=40")
+        assert "weighs answers by their length" in text
+
+
 def test_export_reads_back(cli, own_task):
     import pyarrow.parquet as pq
 

@@ -4,6 +4,7 @@ Three zeros are told apart: a zero advantage (nothing to learn from), a zero gra
 unchanged parameters (nothing moved). A zero loss is none of them.
 """
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -32,7 +33,9 @@ def why_update(reader: LedgerReader, update: int) -> str:
         raise RequestError(f"update {update} is not in this ledger; {span}.")
     run, row, members = reader.run(), reader.update(update), reader.members(update)
     title = f"Update {update} of {run.name} ({run.objective['variant']}): state {update - 1} → state {update}"
-    return "\n\n".join([title, _picture(members), _zeros(row), "\n".join(_words(run, row, members))])
+    momentum = any(earlier.grad_norm for earlier in reader.updates() if earlier.update_no < update)
+    words = [*_words(run, row, momentum=momentum), *_about_members(row, members)]
+    return "\n\n".join([title, _picture(members), _zeros(row), "\n".join(words)])
 
 
 def why_run(reader: LedgerReader) -> str:
@@ -130,31 +133,38 @@ def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"
 
 
-def _words(run: RunRow, row: UpdateRow, members: Sequence[Member]) -> list[str]:
+def _words(run: RunRow, row: UpdateRow, *, momentum: bool) -> list[str]:
     """Sentences, the most important first."""
     if row.skipped:
         return [f"No step was taken: {row.skip_reason}."]
-    lines: list[str] = []
     if not row.grad_norm:
-        lines += _dead(run, row)
+        lines = _dead(run, row, momentum=momentum)
+    elif not any(row.advantages):
+        lines = [
+            f"Every advantage is 0 ({row.groups_constant} of {row.groups} groups have equal rewards): the gradient, norm "
+            f"{row.grad_norm:.4g}, is that of the KL penalty alone."
+        ]
     elif _loss_is_zero(row):
-        lines += _alive_at_zero(run, row)
+        lines = _alive_at_zero(run, row)
     else:
-        lines += _not_zero(run, row)
-    if row.grad_norm and all(value == 0.0 for value in row.advantages):
-        lines.append("Every advantage is 0: the gradient is that of the KL penalty alone.")
+        lines = _not_zero(run, row)
     if row.clipped:
         lines.append(
             f"The gradient (norm {row.grad_norm:.4g}) was longer than the limit and was scaled to "
             f"{row.grad_norm_clipped:.4g}; its direction is unchanged."
         )
+    if len(row.steps) > 1:
+        lines.append(
+            f"{row.optimizer_steps} optimizer steps were taken on this batch; loss and gradient above are those of the "
+            f"first, on the fresh batch. Over all of them the ratio ran from {_number(row.ratio_min)} to "
+            f"{_number(row.ratio_max)}."
+        )
     if row.lr == 0.0:
         lines.append("The learning rate of this step is 0: nothing could move, whatever the gradient.")
-    lines += _about_members(row, members)
     return lines
 
 
-def _dead(run: RunRow, row: UpdateRow) -> list[str]:
+def _dead(run: RunRow, row: UpdateRow, *, momentum: bool) -> list[str]:
     groups = f"{row.groups_constant} of {row.groups} groups have equal rewards"
     short = f", {row.groups_short} fewer than two scored answers" if row.groups_short else ""
     lines = [
@@ -162,27 +172,30 @@ def _dead(run: RunRow, row: UpdateRow) -> list[str]:
         f"(Rewards over the batch: mean {_number(row.reward_mean)}, std {_number(row.reward_std)}; "
         "the std that counts is the one inside each group.)"
     ]
+    if any(row.advantages):
+        lines = ["The gradient is exactly 0 although advantages are not: no answer's log-probability has a slope."]
     if row.parameter_hash_after == row.parameter_hash_before:
         lines.append(
             "The parameters did not move either: the optimizer holds no momentum yet, or its learning rate is 0."
         )
-    else:
-        lines.append(
-            "The parameters moved all the same: AdamW steps along its first moment, carried over from earlier "
-            "updates" + (" (and decays weights)." if _decays(run) else ".")
-        )
+        return lines
+    causes = ["along AdamW's first moment, carried over from earlier updates"] if momentum else []
+    causes += ["by weight decay"] if _weight_decay(run) else []
+    lines.append(f"The parameters moved all the same, {' and '.join(causes)}.")
     return lines
 
 
-def _decays(run: RunRow) -> bool:
-    return "weight_decay = 0.0" not in run.recipe
+def _weight_decay(run: RunRow) -> float:
+    return float(tomllib.loads(run.recipe)["optimizer"]["weight_decay"])
 
 
 def _alive_at_zero(run: RunRow, row: UpdateRow) -> list[str]:
+    by_construction = run.objective["aggregation"] == "sequence_mean" and run.objective["advantage"] != "raw"
     return [
         f"Loss {row.loss:.1e} and gradient {row.grad_norm:.4g} do not contradict each other. On a fresh batch every "
         f"ratio is 1 in value, so the loss is minus the weighted mean of the advantages, and with "
-        f"{run.objective['advantage']} and {run.objective['aggregation']} they cancel to zero by construction. "
+        f"{run.objective['advantage']} and {run.objective['aggregation']} they cancel to zero "
+        f"{'by construction' if by_construction else 'here, by their lengths and values'}. "
         "Their slopes do not: each answer's log-probability is pushed in its own direction "
         f"({sum(a > 0 for a in row.advantages)} up, {sum(a < 0 for a in row.advantages)} down)."
     ]
@@ -192,14 +205,12 @@ def _not_zero(run: RunRow, row: UpdateRow) -> list[str]:
     reasons: list[str] = []
     if row.loss_kl:
         reasons.append("the KL penalty adds its own value")
-    if run.objective["aggregation"] != "sequence_mean":
-        reasons.append(f"{run.objective['aggregation']} weighs answers by their length, so advantages do not cancel")
-    if run.objective["advantage"] in ("raw", "batch_centred"):
-        reasons.append(f"{run.objective['advantage']} advantages do not sum to zero in each group")
     if run.objective["surrogate"] == "policy_gradient":
         reasons.append("the surrogate is A · log π, whose value is not the advantage")
-    if row.unscored:
-        reasons.append("unscored answers left their groups")
+    elif run.objective["aggregation"] != "sequence_mean":
+        reasons.append(f"{run.objective['aggregation']} weighs answers by their length, so advantages do not cancel")
+    if run.objective["advantage"] == "raw":
+        reasons.append("raw advantages have no baseline, so they do not sum to zero")
     because = f": {'; '.join(reasons)}" if reasons else ""
     return [f"The loss is {row.loss:.4g}{because}. The gradient norm is {row.grad_norm:.4g}."]
 

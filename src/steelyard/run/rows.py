@@ -136,6 +136,7 @@ def update_row(
         clipped=None if first.grad_norm is None else first.grad_norm_clipped != first.grad_norm,
         lr=steps[-1].lr,
         optimizer_steps=len(taken),
+        steps=tuple(asdict(step) for step in steps),
         n_sequences=len(scored),
         n_tokens=sum(lengths[index] for index, _ in scored),
         groups=outcome.signal.n_groups,
