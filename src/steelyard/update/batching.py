@@ -2,12 +2,20 @@
 
 Rows are padded after their last token and attention is causal, so no padding is ever read by a real
 token; the mask comes from lengths, never from ids (a pad id may equal the stop id).
+
+A row's numbers must not depend on its company. The width of the padding changes the order of the sums in
+attention, and so the last bits of every log-prob. The width of a row is therefore a function of the row alone,
+its length rounded up, and a micro-batch holds rows of one width.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+
+WIDTH_STEP = 32
+"""Completion lengths are padded up to a multiple of this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +32,14 @@ class TrainRow:
     """Its advantage, in reward units."""
 
     @property
-    def length(self) -> int:
-        """Tokens of prompt and completion."""
-        return len(self.prompt_ids) + len(self.token_ids)
+    def width(self) -> int:
+        """Completion tokens after padding; depends on this row alone."""
+        return WIDTH_STEP * math.ceil(len(self.token_ids) / WIDTH_STEP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """Padded rows that share one prompt length, so that logits are taken for completion tokens only."""
+    """Rows of one prompt length and one width, so that logits are taken for completion positions only."""
 
     rows: tuple[int, ...]
     """Positions of the rows in the whole batch."""
@@ -48,25 +56,20 @@ class MicroBatch:
 def cut(rows: Sequence[TrainRow], *, token_budget: int, pad_id: int) -> list[MicroBatch]:
     """Cut rows into micro-batches of at most `token_budget` padded tokens, never changing their content.
 
-    Rows are ordered by prompt length, then length; a row longer than the budget stands alone.
+    A row that is longer than the budget stands alone.
     """
-    order = sorted(range(len(rows)), key=lambda index: (len(rows[index].prompt_ids), rows[index].length, index))
-    batches: list[list[int]] = []
-    for index in order:
-        if batches and _fits(rows, [*batches[-1], index], token_budget):
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return [_pad(rows, members, pad_id) for members in batches]
-
-
-def _fits(rows: Sequence[TrainRow], members: list[int], token_budget: int) -> bool:
-    same_prompt_length = len({len(rows[index].prompt_ids) for index in members}) == 1
-    return same_prompt_length and len(members) * max(rows[index].length for index in members) <= token_budget
+    alike: dict[tuple[int, int], list[int]] = {}
+    for index, row in enumerate(rows):
+        alike.setdefault((len(row.prompt_ids), row.width), []).append(index)
+    batches: list[MicroBatch] = []
+    for (prompt_length, width), members in sorted(alike.items()):
+        count = max(1, token_budget // (prompt_length + width))
+        batches += [_pad(rows, members[first : first + count], pad_id) for first in range(0, len(members), count)]
+    return batches
 
 
 def _pad(rows: Sequence[TrainRow], members: list[int], pad_id: int) -> MicroBatch:
-    width = max(len(rows[index].token_ids) for index in members)
+    width = rows[members[0]].width
     prompt_length = len(rows[members[0]].prompt_ids)
     token_BT = torch.full((len(members), width), pad_id, dtype=torch.long)
     mask_BT = torch.zeros((len(members), width), dtype=torch.bool)

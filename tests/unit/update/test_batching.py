@@ -40,4 +40,5 @@ def test_c13_the_mask_comes_from_lengths_when_pad_equals_stop():
         TrainRow(prompt_ids=(2, 4), token_ids=(5, 7, 9, 1, 1), logprobs=(0.0,) * 5, advantage=0.0),
     ]
     (batch,) = cut(rows, token_budget=100, pad_id=2)
-    assert batch.mask_BT.tolist() == [[True, True, True, False, False], [True] * 5]
+    assert batch.mask_BT[:, :6].tolist() == [[True] * 3 + [False] * 3, [True] * 5 + [False]]
+    assert batch.mask_BT.sum() == 8

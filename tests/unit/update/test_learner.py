@@ -73,6 +73,22 @@ def test_micro_batches_agree_in_float32_to_1e6_relative(model):
         assert (gradient(model, budget=budget) - whole).norm() <= 1e-6 * whole.norm()
 
 
+def test_a_rows_logprobs_do_not_depend_on_its_company(model):
+    """To the bit: padded to the width of the longest row of its micro-batch, a row changes in its last digits."""
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.randint(1, 70, (12,), generator=generator).tolist()
+    batch = rows(advantages=(1.0,) * 12, lengths=lengths, prompts=(20,) * 12)
+    job = learner(model)
+    seen = []
+    for budget in (10_000, 300, 1):
+        logprobs = {}
+        for micro in cut(batch, token_budget=budget, pad_id=0):
+            values_BT = job.logprobs(micro)
+            logprobs |= {index: values_BT[line][micro.mask_BT[line]].tolist() for line, index in enumerate(micro.rows)}
+        seen.append(logprobs)
+    assert seen[0] == seen[1] == seen[2]
+
+
 def test_the_gradient_is_that_of_the_objective_written_out(model64):
     """Oracle: loss = -(1/N) Σ_i (1/T_i) Σ_t A_i log π(o_it), row by row, unpadded."""
     batch = rows()
