@@ -3,12 +3,13 @@ import struct
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steelyard.verify.compare import equal
 from steelyard.verify.sandbox.inside import wire
 
+quick = settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of the values
 scalars = st.one_of(
     st.none(),
     st.booleans(),
@@ -35,6 +36,7 @@ plain = st.recursive(
 )
 
 
+@quick
 @given(plain)
 def test_plain_data_survives_with_its_exact_types(value):
     assert equal(value, wire.decode(wire.encode(value)))
@@ -134,6 +136,7 @@ def test_any_bytes_decode_or_are_refused(data):
     wire.encode(value)
 
 
+@quick
 @given(plain, st.data())
 def test_truncated_and_altered_encodings_decode_or_are_refused(value, data):
     encoded = bytearray(wire.encode(value))
