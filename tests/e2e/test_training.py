@@ -70,6 +70,11 @@ def test_learning_rate_zero_is_a_control_that_moves_nothing(cli, own_task):
     run = cli("train", own_task, "optimizer.lr=0").last_line
     card = json.loads(cli("card", run, "--json").out)
     assert card["final_parameter_hash"] == card["start_parameter_hash"]
+    with LedgerReader(Path(run) / "ledger.sqlite") as reader:
+        texts = [[row.completion.text for row in reader.completions("eval", state)] for state in (0, 1, 2)]
+        scores = [event.data["score"] for event in reader.evals()]
+    assert texts[0] == texts[1] == texts[2], "every state answers with the same draws"
+    assert scores[0] == scores[1] == scores[2]
     assert "learning rate of this step is 0" in cli("why", run, "--update", 1).out
 
 

@@ -134,13 +134,13 @@ def draw_tokens(
 
     token_b = min { v : Σ_{w<=v} p_bw > u_b · Σ_w p_bw },  p = softmax(logits / temperature)
 
-    A token of probability 0 is never drawn. The log-prob is that of the drawn id, rounded to float32.
+    A token of probability 0 is never drawn: uniforms are multiples of 2^-53 below 1, so u · total rounds below total
+    and some v qualifies. The log-prob is that of the drawn id, rounded to float32.
     """
     logp_BV = torch.log_softmax(logits_BV.double() / temperature, dim=-1)
     cdf_BV = logp_BV.exp().cumsum(dim=-1)
     totals_B1 = cdf_BV[:, -1:]
     targets_B1 = torch.from_numpy(uniforms_B)[:, None].to(cdf_BV.device) * totals_B1
-    targets_B1 = targets_B1.minimum(totals_B1.nextafter(torch.zeros_like(totals_B1)))  # u·total may round to total
     tokens_B1 = torch.searchsorted(cdf_BV, targets_B1, right=True)
     logprobs_B1 = logp_BV.gather(1, tokens_B1)
     return tokens_B1[:, 0].cpu().numpy(), logprobs_B1[:, 0].float().cpu().numpy()

@@ -115,6 +115,23 @@ def test_a_measurement_counts_passes_distinct_programs_and_faults(judge):
     assert seen == [(10, 10)]
 
 
+def test_c24_unscored_answers_are_in_no_number_of_a_measurement():
+    def score(prompts, completions):
+        return [None if text == "?" else float(text) for text in completions]
+
+    found = measure(
+        FixedSampler(["1", "?", "0.5"]),
+        FunctionJudge(score, spec="x.py:score"),
+        [(PROMPT, (1,))],
+        samples=6,
+        seed=0,
+        state=0,
+        on_group=lambda completions, judgements: None,
+    )
+    assert (found.unscored, found.answers, found.score.value) == (2, 6, 0.75)
+    assert found.headline == "mean reward"
+
+
 def test_functions_see_text_for_text_prompts_and_messages_for_chat_prompts():
     seen = {}
 

@@ -1,5 +1,7 @@
 import copy
+import hashlib
 import math
+import struct
 
 import pytest
 import torch
@@ -104,6 +106,28 @@ def test_the_gradient_is_that_of_the_objective_written_out(model64):
     assert (ours - expected).norm() <= 1e-12 * expected.norm()
 
 
+@pytest.mark.parametrize("budget", [4096, 1])
+def test_c01_token_mean_over_unequal_lengths_has_a_loss_of_one_third(model, budget):
+    """A = (1, -1), T = (2, 4): -(2 - 4)/6, with one denominator however the batch is cut."""
+    batch = rows(advantages=(1.0, -1.0), lengths=(2, 4), prompts=(4, 3))
+    stats = learner(model, VARIANTS["dapo"], budget=budget).update(batch).steps[0]
+    assert stats.loss == pytest.approx(1 / 3, abs=1e-6)
+
+
+def test_the_penalty_enters_the_gradient_with_its_coefficient(model64):
+    reference = copy.deepcopy(model64)
+    with torch.no_grad():
+        next(reference.parameters()).mul_(1.3)
+
+    def with_coef(coef: float) -> torch.Tensor:
+        return gradient(model64, GRPO.overridden(kl_coef=coef, kl_estimator="k3"), reference=reference)
+
+    alone = gradient(model64)
+    one, three = with_coef(0.1) - alone, with_coef(0.3) - alone
+    assert one.norm() > 0
+    assert (three - 3 * one).norm() <= 1e-5 * three.norm()  # transformers computes its norms in float32
+
+
 def test_c01_loss_zero_and_gradient_alive(model):
     batch = rows(advantages=(1.0, -1.0, -1.0, 1.0, 0.0))
     stats = learner(model).update(batch).steps[0]
@@ -194,9 +218,18 @@ def test_hash_sees_every_parameter_and_lists_tied_names(model):
     assert first.aliases == (("model.embed_tokens.weight", "lm_head.weight"),)
     for parameter in model.parameters():
         with torch.no_grad():
-            parameter.view(-1)[0] += 1e-3
+            parameter.view(-1)[-1] += 1e-3
         assert parameter_hash(model).digest != first.digest
         first = parameter_hash(model)
+
+
+def test_the_hash_is_sha256_of_name_dtype_shape_and_bytes_with_tied_storages_once():
+    module = torch.nn.Module()
+    module.b = torch.nn.Parameter(torch.tensor([[1.0, 2.0]]))
+    module.a = module.b
+    expected = hashlib.sha256(b"a|torch.float32|(1, 2)|" + struct.pack("<2f", 1.0, 2.0)).hexdigest()
+    assert parameter_hash(module).digest == expected
+    assert parameter_hash(module).aliases == (("b", "a"),)
 
 
 def test_c68_saved_and_reloaded_tied_model_has_the_same_hash(model, model_directory, tmp_path):
