@@ -1,7 +1,7 @@
 """A frozen policy on held-out prompts: how often it is right, with an interval, and what its answers are like."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from steelyard.evals.intervals import NOTHING_SCORED, Interval, by_prompt
@@ -108,8 +108,8 @@ def _summary(judge: Judge, answers: list[list[tuple[Completion, Judgement]]], *,
         unscored=sum(not judgement.verdict.scored for _, judgement in flat),
         passed=len(passing),
         distinct_passing=len({judgement.program for judgement in passing if judgement.program is not None}),
-        signatures=Counter(name for _, judgement in flat for name in judgement.signatures),
-        full_marks=Counter(
+        signatures=_counts(name for _, judgement in flat for name in judgement.signatures),
+        full_marks=_counts(
             name
             for _, judgement in flat
             for name, verdict in judgement.others.items()
@@ -130,3 +130,8 @@ def _value(judgement: Judgement, *, is_suite: bool) -> float:
 
 def _passed(judgement: Judgement) -> bool:
     return judgement.verdict.status is Status.PASSED
+
+
+def _counts(names: Iterable[str]) -> dict[str, int]:
+    """Count names, sorted; a plain dict, since `asdict` would count the pairs of a Counter."""
+    return dict(sorted(Counter(names).items()))

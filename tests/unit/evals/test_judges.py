@@ -113,6 +113,8 @@ def test_a_measurement_counts_passes_distinct_programs_and_faults(judge):
     assert found.full_marks == {"booking:reference": 6, "booking:weak": 8, "booking:repaired": 6}
     assert found.no_answer == 2
     assert seen == [(10, 10)]
+    assert found.as_json()["signatures"] == {"inclusive_endpoint": 2}
+    assert found.as_json()["full_marks"] == found.full_marks
 
 
 def test_c24_unscored_answers_are_in_no_number_of_a_measurement():
