@@ -191,6 +191,13 @@ def test_a_reward_function_that_raises_ends_the_run_with_its_line(cli, own_task)
     assert "Traceback" not in result.err
 
 
+def test_c37_a_reward_function_that_exits_does_not_end_us_silently(cli, own_task):
+    (own_task.parent / "quits.py").write_text("def score(prompts, completions, **_):\n    raise SystemExit(0)\n")
+    result = cli("train", own_task, "reward.function=quits.py:score")
+    assert result.code == 1
+    assert "SystemExit" in result.err
+
+
 def test_a_finished_run_keeps_its_directory_and_an_unfinished_one_is_pointed_out(cli, own_task):
     assert cli("train", own_task, "reward.function=reward.py:raises").code == 1
     result = cli("train", own_task)

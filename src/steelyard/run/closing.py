@@ -35,9 +35,11 @@ def _lines(first: Measurement, last: Measurement) -> list[tuple[str, str, str]]:
     lines = [
         (f"state ({first.judge})", f"{first.state}", f"{last.state}"),
         (first.headline, score_text(first), score_text(last)),
-        ("answers", f"{first.passed} of {first.answers} passed", f"{last.passed} of {last.answers} passed"),
     ]
-    if not first.judge.startswith("reward:"):
+    if first.judge.startswith("reward:"):
+        lines.append(("answers", str(first.answers), str(last.answers)))
+    else:
+        lines.append(("passed", f"{first.passed} of {first.answers}", f"{last.passed} of {last.answers}"))
         lines.append(("distinct passing programs", str(first.distinct_passing), str(last.distinct_passing)))
         lines.append(("no program", str(first.no_answer), str(last.no_answer)))
     for name in sorted({*first.signatures, *last.signatures}):

@@ -9,7 +9,7 @@ RECIPE = """\
 # `steelyard explain recipe.toml` prints the objective; any key can be set on the command line, run.seed=1.
 
 [run]
-updates = 10
+updates = 20          # about half a minute on two cores; the held-out reward rises from about 0.7 to 1
 seed = 0
 
 [model]
@@ -35,7 +35,7 @@ variant = "grpo"                # reinforce, reinforce_baseline, rloo, grpo, dr_
 kl.coef = 0.0
 
 [optimizer]
-lr = 3e-4
+lr = 1e-3
 
 [eval]
 samples = 8

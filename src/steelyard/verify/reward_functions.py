@@ -67,7 +67,7 @@ def score(
     arguments = _accepted(function, {"prompts": prompts, "completions": completions, **columns}, name)
     try:
         returned = function(**arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RewardError(
             f"Reward function {name} raised {type(error).__name__}: {error}{_line(error, function)}"
         ) from error
