@@ -13,6 +13,7 @@ from steelyard.errors import RequestError, SteelyardError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from steelyard.run.display import LiveDisplay
     from steelyard.run.loop import RunResult
 
 INTERRUPTED = 130
@@ -95,8 +96,8 @@ def train(
         from steelyard.run.closing import closing_table, where_to_look
         from steelyard.run.display import LiveDisplay
         from steelyard.run.loop import train as run_training
-    stop = _stop_on_ctrl_c(console)
     with LiveDisplay(console) as display:
+        stop = _stop_on_ctrl_c(console, display)
         result = run_training(loaded, name=path.stem, reporter=display, stop=stop, unconfined=unconfined)
     console.print(closing_table(result))
     console.print("\n".join(where_to_look(result)), highlight=False, markup=False, soft_wrap=True)
@@ -109,12 +110,12 @@ def _end(result: "RunResult") -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def _stop_on_ctrl_c(console: "Console") -> threading.Event:
-    """The first Ctrl-C asks for an end after the running update, the second ends at once."""
+def _stop_on_ctrl_c(console: "Console", display: "LiveDisplay") -> threading.Event:
+    """Before the run directory exists Ctrl-C ends at once; then the first asks for an end after the running update."""
     stop = threading.Event()
 
     def handler(_number: int, _frame: object) -> None:
-        if stop.is_set():
+        if stop.is_set() or not display.is_running:
             raise KeyboardInterrupt
         stop.set()
         console.print("ending after the running update; press Ctrl-C again to end at once", style="yellow")

@@ -243,6 +243,23 @@ def test_ctrl_c_ends_after_the_running_update_and_keeps_everything(own_task):
 
 
 @pytest.mark.timeout(150)
+def test_ctrl_c_before_the_first_update_ends_at_once_and_leaves_no_run(own_task):
+    (own_task.parent / "slow.py").write_text(
+        "import pathlib, time\npathlib.Path('loading').touch()\ntime.sleep(60)\n"
+        "def score(prompts, completions, **_):\n    return [0.0 for _ in completions]\n"
+    )
+    process = start(own_task, "reward.function=slow.py:score")
+    deadline = time.monotonic() + 60
+    while not (own_task.parent / "loading").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert not (own_task.parent / "runs").exists()
+
+
+@pytest.mark.timeout(150)
 def test_kill_9_loses_at_most_the_update_under_way(own_task):
     process = start(own_task, "eval.samples=0")
     ledger = own_task.parent / "runs/own-s0/ledger.sqlite"

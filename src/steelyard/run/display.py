@@ -35,6 +35,7 @@ class LiveDisplay:
         self.console = console
         self.rows: deque[tuple[str, ...]] = deque(maxlen=ROWS_ON_SCREEN)
         self.latest: Measurement | None = None
+        self.is_running = False
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -77,6 +78,7 @@ class LiveDisplay:
 
     def started(self, directory: Path, *, updates: int) -> None:
         """Show the bar of updates."""
+        self.is_running = True
         self.bar.update(self.update_task, total=updates, visible=True)
         self._plain(f"run directory {directory}")
         self._plain("  ".join(f"{name:>9}" for name in COLUMNS))

@@ -63,7 +63,7 @@ def train(
     """
     reporter = reporter or Silent()
     stop = stop or threading.Event()
-    wanted = Path(recipe.run.dir) if recipe.run.dir else Path("runs") / f"{name}-s{recipe.run.seed}"
+    wanted = Path(recipe.run.dir).expanduser() if recipe.run.dir else Path("runs") / f"{name}-s{recipe.run.seed}"
     target = run_directory.vacant(wanted)
     with ExitStack() as stack:
         assembly = stack.enter_context(assemble(recipe, reporter=reporter, unconfined=unconfined))
