@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from steelyard import numerics
-from steelyard.numerics.variants import VARIANTS, Objective
+from steelyard.numerics.variants import VARIANTS, Objective, Practice, practice_of
 
 
 def test_the_table():
@@ -31,6 +31,10 @@ def test_the_table():
         "grpo": ("group_standardised", 0, "clipped", 0.2, 0.2, "sequence_mean", 0.04, "k3", "loss"),
         "dr_grpo": ("group_centred", None, "clipped", 0.2, 0.2, "fixed_length", 0.0, None, None),
         "dapo": ("group_standardised", 0, "clipped", 0.2, 0.28, "token_mean", 0.0, None, None),
+        "gspo": ("group_standardised", 0, "sequence_clipped", 3e-4, 4e-4, "sequence_mean", 0.0, None, None),
+        "cispo": ("group_standardised", 0, "cispo", None, None, "token_mean", 0.0, None, None),
+        "reinforce_pp": ("batch_standardised", 0, "clipped", 0.2, 0.2, "token_mean", 0.01, "k2", "loss"),
+        "ppo": ("gae", 0, "clipped", 0.2, 0.2, "token_mean", 0.02, "k1", "reward"),
     }
     assert all(name == objective.variant and objective.source for name, objective in VARIANTS.items())
 
@@ -48,7 +52,19 @@ def test_which_variants_need_groups():
         "grpo",
         "dr_grpo",
         "dapo",
+        "gspo",
+        "cispo",
+        "reinforce_pp",
     }
+    assert [name for name, objective in VARIANTS.items() if objective.needs_critic] == ["ppo"]
+
+
+def test_numbers_that_one_variant_alone_reads():
+    assert (VARIANTS["ppo"].gamma, VARIANTS["ppo"].lam) == (1.0, 0.95)
+    assert VARIANTS["cispo"].eps_max == 5.0
+    assert all(o.mismatch_weight == "none" and o.entropy_coef == 0.0 for o in VARIANTS.values())
+    assert {name for name in VARIANTS if practice_of(name) != Practice()} == {"dapo"}
+    assert practice_of("dapo") == Practice(dynamic_sampling=True, overlong_share=0.2)
 
 
 def test_an_override_keeps_the_name_and_changes_the_choice():
@@ -73,6 +89,24 @@ def test_a_kl_term_that_enters_is_placed_in_the_loss():
     found = VARIANTS["dapo"].overridden(kl_coef=0.1, kl_estimator="k2")
     assert (found.kl_coef, found.kl_estimator, found.kl_placement) == (0.1, "k2", "loss")
     assert VARIANTS["grpo"].overridden(kl_estimator="k2").kl_coef == 0.04
+
+
+def test_a_part_that_enters_brings_its_usual_numbers_and_keeps_the_shared_ones():
+    grpo = VARIANTS["grpo"]
+    dual = grpo.overridden(surrogate="dual_clipped")
+    assert (dual.eps_low, dual.eps_high, dual.dual_clip) == (0.2, 0.2, 3.0)
+    capped = grpo.overridden(surrogate="cispo")
+    assert (capped.eps_low, capped.eps_high, capped.eps_max) == (None, None, 5.0)
+    assert grpo.overridden(surrogate="cispo", eps_max=8).eps_max == 8.0
+    valued = grpo.overridden(advantage="gae")
+    assert (valued.ddof, valued.gamma, valued.lam) == (0, 1.0, 0.95)
+    back = VARIANTS["ppo"].overridden(advantage="group_standardised", ddof=1)
+    assert (back.ddof, back.gamma, back.lam) == (1, None, None)
+    for weight in ("truncate", "mask"):
+        corrected = grpo.overridden(mismatch_weight=weight)
+        assert corrected.mismatch_cap == 2.0
+        assert corrected.overridden(mismatch_weight="none").mismatch_cap is None
+    assert VARIANTS["rloo"].overridden(kl_coef=0.1, kl_estimator="k1", kl_placement="reward").kl_placement == "reward"
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -108,11 +142,23 @@ def test_a_kl_term_that_enters_is_placed_in_the_loss():
         ("grpo", {"kl_coef": 0.0, "kl_estimator": "k4"}, "unknown kl_estimator 'k4'"),
         ("grpo", {"kl_coef": 0.0, "kl_placement": "here"}, "unknown kl_placement 'here'"),
         ("grpo", {"kl_estimator": None}, "unknown kl_estimator None; choose one of k1, k2, k3"),
-        (
-            "grpo",
-            {"kl_placement": "reward"},
-            "kl_placement = 'reward' is not implemented yet; use kl_placement = 'loss'",
-        ),
+        ("grpo", {"eps_max": 5.0}, "eps_max = 5.0 would never be read: surrogate = 'clipped' has no cap on the ratio"),
+        ("grpo", {"eps_max": 5.0}, "Remove it, or use surrogate = 'cispo'"),
+        ("grpo", {"dual_clip": 3.0}, "Remove it, or use surrogate = 'dual_clipped'"),
+        ("grpo", {"gamma": 1.0, "lam": 0.9}, "Remove them, or use advantage = 'gae'"),
+        ("grpo", {"mismatch_cap": 2.0}, "Remove it, or use mismatch_weight = 'truncate' or 'mask'"),
+        ("grpo", {"mismatch_weight": "truncated"}, "did you mean 'truncate'"),
+        ("grpo", {"mismatch_weight": "mask", "mismatch_cap": 0}, "mismatch_cap must be a number above 0"),
+        ("grpo", {"surrogate": "cispo", "eps_low": 0.2}, "eps_low = 0.2 would never be read"),
+        ("cispo", {"eps_max": 0.2}, "eps_max must be a number of at least 1.*TRL's default"),
+        ("grpo", {"surrogate": "dual_clipped", "dual_clip": 1}, "dual_clip must be a number above 1"),
+        ("ppo", {"gamma": 1.01}, r"gamma must be a number in \[0, 1\]"),
+        ("ppo", {"lam": -0.1}, r"lam must be a number in \[0, 1\]"),
+        ("ppo", {"ddof": 2}, "ddof must be 0"),
+        ("ppo", {"surrogate": "sequence_clipped"}, "one ratio per completion and advantage = 'gae' one advantage per"),
+        ("gspo", {"advantage": "gae"}, "Use surrogate = 'clipped'"),
+        ("grpo", {"entropy_coef": -0.1}, "entropy_coef must be a finite number, at least 0"),
+        ("grpo", {"entropy_coef": math.inf}, "entropy_coef must be a finite number"),
         ("dapo", {"kl_coef": 0.1}, "unknown kl_estimator None; choose one of k1, k2, k3"),
         ("dapo", {"kl_estimator": "k3"}, "would never be read while kl_coef is 0"),
         ("dapo", {"kl_placement": "loss"}, "would never be read while kl_coef is 0"),
@@ -132,7 +178,7 @@ def test_an_objective_of_ones_own_is_held_to_the_same_rules():
 
 def test_the_table_is_read_without_torch():
     code = (
-        "import sys, steelyard.numerics, steelyard.numerics.variants as v; assert len(v.VARIANTS) == 6; "
+        "import sys, steelyard.numerics, steelyard.numerics.variants as v; assert len(v.VARIANTS) == 10; "
         "bad = {'torch', 'numpy', 'scipy', 'jaxtyping'} & set(sys.modules); assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
