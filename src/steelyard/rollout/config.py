@@ -1,6 +1,6 @@
 """Recipe section of the rollout."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,12 @@ class RolloutSection(Section):
     """Must be 1 in training: truncated sampling does not sample from the policy that is scored."""
     max_new_tokens: int = Field(default=256, ge=1)
     """Limit on sampled tokens per completion (L_max of fixed_length)."""
+    dynamic_sampling: bool | None = None
+    """Sample further groups until P of them have a mixed outcome; default: as the variant says (dapo: on)."""
+    max_dead_groups: int = Field(default=64, ge=1)
+    """With dynamic sampling: groups without a mixed outcome in one update before the run stops and says why."""
+    curriculum: Literal["none", "edge"] = "none"
+    """edge: draw prompts by p(1-p) of their estimated pass rate; none: every prompt once per epoch."""
 
     @model_validator(mode="after")
     def _no_truncation(self) -> Self:

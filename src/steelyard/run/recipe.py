@@ -9,9 +9,10 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from steelyard.config import Section, explicit_keys
-from steelyard.numerics.variants import VARIANTS, Objective
+from steelyard.numerics.variants import VARIANTS, Objective, practice_of
 from steelyard.rollout.config import RolloutSection
-from steelyard.update.config import ModelSection, OptimizerSection, UpdateSection
+from steelyard.run.recipe_checks import check_recipe
+from steelyard.update.config import CriticSection, ModelSection, OptimizerSection, UpdateSection
 
 
 class RunSection(Section):
@@ -53,6 +54,11 @@ class RewardSection(Section):
 
     function: str | None = None
     """file.py:name or package.module:name, in TRL's form f(prompts, completions, **columns)."""
+    overlong_buffer: int | None = Field(default=None, ge=0)
+    """Last tokens before the limit over which the reward falls by up to overlong_penalty; 0: off; default: as the
+    variant says (dapo: a fifth of rollout.max_new_tokens)."""
+    overlong_penalty: float = Field(default=1.0, gt=0.0)
+    """What a completion at the limit loses, in reward units."""
 
 
 class KLSection(Section):
@@ -63,26 +69,47 @@ class KLSection(Section):
     estimator: Literal["k1", "k2", "k3"] | None = None
     """Which estimator of KL(policy || reference)."""
     placement: Literal["loss", "reward"] | None = None
-    """Where the penalty enters; `loss` is implemented."""
+    """Where the penalty enters: a term of the loss, or taken off each token's reward."""
+
+
+class MismatchSection(Section):
+    """Correction for a sampler whose log-probs differ from the trainer's own."""
+
+    weight: Literal["none", "truncate", "mask"] | None = None
+    """truncate: min(cap, pi_old/mu) multiplies each token's term; mask: tokens beyond the cap are left out."""
+    cap: float | None = Field(default=None, gt=0.0)
+    """Largest ratio pi_old/mu."""
 
 
 class ObjectiveSection(Section):
     """What is optimised: a named variant, and the choices that differ from it."""
 
     variant: str = "grpo"
-    """reinforce, reinforce_baseline, rloo, grpo, dr_grpo or dapo."""
+    """reinforce, reinforce_baseline, rloo, ppo, grpo, dr_grpo, dapo, gspo, cispo or reinforce_pp."""
     advantage: str | None = None
-    """raw, batch_centred, group_centred, group_standardised or leave_one_out."""
+    """raw, batch_centred, group_centred, group_standardised, leave_one_out, batch_standardised or gae."""
     ddof: Literal[0, 1] | None = None
-    """Divisor N - ddof of the group's standard deviation."""
+    """Divisor N - ddof of the standard deviation of group, batch or whitening."""
+    gamma: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Discount per token of gae."""
+    lam: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Lambda of gae."""
     surrogate: str | None = None
-    """policy_gradient, importance or clipped."""
+    """policy_gradient, importance, clipped, dual_clipped, sequence_clipped or cispo."""
     eps_low: float | None = Field(default=None, gt=0.0, lt=1.0)
     """Lower clip: ratios below 1 - eps_low are flat for bad completions."""
     eps_high: float | None = Field(default=None, gt=0.0)
     """Upper clip: ratios above 1 + eps_high are flat for good completions."""
+    dual_clip: float | None = Field(default=None, gt=1.0)
+    """dual_clipped: ratios above this are flat for bad completions too."""
+    eps_max: float | None = Field(default=None, gt=0.0)
+    """cispo: absolute cap on the ratio that weighs a token."""
     aggregation: str | None = None
     """sequence_mean, token_mean, fixed_length or sequence_sum."""
+    entropy_coef: float | None = Field(default=None, ge=0.0)
+    """Coefficient of the entropy bonus; 0 has none."""
+    mismatch: MismatchSection = MismatchSection()
+    """The mismatch weight."""
     kl: KLSection = KLSection()
     """The KL penalty."""
 
@@ -90,14 +117,15 @@ class ObjectiveSection(Section):
         """Return the objective, and which of its choices were written over the variant's."""
         if self.variant not in VARIANTS:
             raise ValueError(f"objective.variant = {self.variant!r} is unknown; choose one of {', '.join(VARIANTS)}")
-        names = {key: key.replace("kl.", "kl_") for key in explicit_keys(self) if key != "variant"}
-        choices = {name: self._value(key) for key, name in names.items()}
+        written = {key: key.replace(".", "_") for key in explicit_keys(self) if key != "variant"}
+        choices = {name: self._value(key) for key, name in written.items()}
         base = VARIANTS[self.variant]
         changed = {name: value for name, value in choices.items() if value != getattr(base, name)}
         return base.overridden(**choices), frozenset(changed)
 
     def _value(self, key: str) -> object:
-        return getattr(self.kl, key[3:]) if key.startswith("kl.") else getattr(self, key)
+        section, _, name = key.rpartition(".")
+        return getattr(getattr(self, section) if section else self, name)
 
 
 class EvalSection(Section):
@@ -120,19 +148,23 @@ class Recipe(Section):
     objective: ObjectiveSection = ObjectiveSection()
     optimizer: OptimizerSection = OptimizerSection()
     update: UpdateSection = UpdateSection()
+    critic: CriticSection = CriticSection()
     eval: EvalSection = EvalSection()
+
+    @property
+    def dynamic_sampling(self) -> bool:
+        """Whether dead groups are replaced: as written, else as the variant says."""
+        written = self.rollout.dynamic_sampling
+        return practice_of(self.objective.variant).dynamic_sampling if written is None else written
+
+    @property
+    def overlong_buffer(self) -> int:
+        """Tokens before the limit over which the reward falls: as written, else as the variant says."""
+        written = self.reward.overlong_buffer
+        share = practice_of(self.objective.variant).overlong_share
+        return int(share * self.rollout.max_new_tokens) if written is None else written
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
-        objective, _ = self.objective.resolve()
-        size = self.rollout.group_size
-        if size < 2 and objective.needs_group:
-            raise ValueError(
-                f"rollout.group_size = {size} with objective.advantage = {objective.advantage}: a group of one has no "
-                "baseline, its advantage is 0 and nothing is trained. Use group_size >= 2, or advantage = 'raw'."
-            )
-        if self.task.data is not None and self.reward.function is None:
-            raise ValueError("task.data needs reward.function = 'file.py:name' to score the answers")
-        if self.task.name is not None and self.task.suite is not None and self.reward.function is not None:
-            raise ValueError("give task.suite or reward.function, not both: one primary reward scores an answer")
+        check_recipe(self)
         return self

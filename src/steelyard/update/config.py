@@ -39,6 +39,29 @@ class UpdateSection(Section):
     """How one batch becomes gradient."""
 
     passes: int = Field(default=1, ge=1)
-    """Optimizer steps over the same batch, each over the whole of it."""
+    """Times that one batch is gone over (PPO's epochs)."""
+    minibatches: int = Field(default=1, ge=1)
+    """Optimizer steps per pass, each over its own share of the completions; 1 steps on the whole batch."""
+    max_kl: float | None = Field(default=None, gt=0.0)
+    """Stop the steps on a batch when the approximate KL(pi_old || pi) exceeds this, nats per token."""
+    max_clip_share: float | None = Field(default=None, gt=0.0, lt=1.0)
+    """Stop the steps on a batch when more than this share of tokens is clipped."""
+    truncated: Literal["keep", "mask", "mask_loss_only"] = "keep"
+    """Completions cut at the limit: in loss and baseline; in neither; in the baseline only (as TRL masks them)."""
+    skip_zero_advantages: bool = True
+    """Leave completions with advantage 0 out of the forward and backward pass where that changes nothing."""
     token_budget: int = Field(default=8192, ge=1)
     """Padded tokens per micro-batch (a longer single row stands alone). It changes memory, never the result."""
+
+
+class CriticSection(Section):
+    """The value network of advantage = gae; read by no other advantage."""
+
+    backbone: Literal["own", "shared"] = "own"
+    """own: a copy of the policy's network with an optimizer of its own; shared: a head on the policy's."""
+    lr: float | None = Field(default=None, ge=0.0)
+    """Peak learning rate of an own backbone; default: optimizer.lr."""
+    coef: float = Field(default=0.1, gt=0.0)
+    """Weight of the value loss beside the policy's, with a shared backbone."""
+    clip: float = Field(default=0.2, gt=0.0)
+    """A value may move this far from its old value before its loss goes flat; inf never clips."""

@@ -1,0 +1,93 @@
+"""Combinations of recipe keys that have no meaning, refused before anything is loaded, each with the way out."""
+
+from typing import TYPE_CHECKING
+
+from steelyard.config import explicit_keys
+from steelyard.numerics.variants import Objective
+
+if TYPE_CHECKING:
+    from steelyard.run.recipe import Recipe
+
+
+def check_recipe(recipe: "Recipe") -> None:
+    """Raise ValueError for a recipe that trains nothing, or with a key that would never be read."""
+    objective, _ = recipe.objective.resolve()
+    _check_source_of_reward(recipe)
+    _check_baseline(recipe, objective)
+    _check_sampling(recipe)
+    _check_steps(recipe, objective)
+    _check_critic(recipe, objective)
+
+
+def _check_source_of_reward(recipe: "Recipe") -> None:
+    if recipe.task.data is not None and recipe.reward.function is None:
+        raise ValueError("task.data needs reward.function = 'file.py:name' to score the answers")
+    if recipe.task.name is not None and recipe.task.suite is not None and recipe.reward.function is not None:
+        raise ValueError("give task.suite or reward.function, not both: one primary reward scores an answer")
+
+
+def _check_baseline(recipe: "Recipe", objective: Objective) -> None:
+    size, prompts = recipe.rollout.group_size, recipe.rollout.prompts_per_update
+    if size < 2 and objective.needs_group:
+        raise ValueError(
+            f"rollout.group_size = {size} with objective.advantage = {objective.advantage}: a group of one has no "
+            "baseline, its advantage is 0 and nothing is trained. Use group_size >= 2, or advantage = 'raw'."
+        )
+    if size * prompts < 2 and objective.advantage == "batch_centred":
+        raise ValueError(
+            "one completion per update with objective.advantage = batch_centred: its reward is the mean of the batch, "
+            "its advantage is 0 and nothing is trained. Raise rollout.prompts_per_update or rollout.group_size, or use "
+            "advantage = 'raw'."
+        )
+
+
+def _check_sampling(recipe: "Recipe") -> None:
+    written = explicit_keys(recipe)
+    if recipe.dynamic_sampling and recipe.rollout.group_size < 2:
+        raise ValueError(
+            f"rollout.group_size = {recipe.rollout.group_size} with dynamic sampling: the outcome of one completion is "
+            "never mixed, so no batch would ever be full. Use group_size >= 2, or rollout.dynamic_sampling = false."
+        )
+    if not recipe.dynamic_sampling and "rollout.max_dead_groups" in written:
+        _never_read("rollout.max_dead_groups", "rollout.dynamic_sampling is off", "switch it on")
+    if not recipe.overlong_buffer and "reward.overlong_penalty" in written:
+        _never_read("reward.overlong_penalty", "reward.overlong_buffer is 0", "set reward.overlong_buffer")
+    if recipe.overlong_buffer > recipe.rollout.max_new_tokens:
+        raise ValueError(
+            f"reward.overlong_buffer = {recipe.overlong_buffer} is longer than rollout.max_new_tokens = "
+            f"{recipe.rollout.max_new_tokens}: every completion would be penalised. Make it a part of the limit."
+        )
+
+
+def _check_steps(recipe: "Recipe", objective: Objective) -> None:
+    update = recipe.update
+    completions = recipe.rollout.prompts_per_update * recipe.rollout.group_size
+    if update.minibatches > completions:
+        raise ValueError(
+            f"update.minibatches = {update.minibatches} is more than the {completions} completions of an update "
+            f"(rollout.prompts_per_update x rollout.group_size). Use at most {completions}."
+        )
+    limits = {"update.max_kl": update.max_kl, "update.max_clip_share": update.max_clip_share}
+    if update.passes * update.minibatches == 1 and any(limit is not None for limit in limits.values()):
+        names = " and ".join(name for name, limit in limits.items() if limit is not None)
+        _never_read(names, "an update takes one step, at which every ratio is 1", "set update.passes above 1")
+    if update.max_clip_share is not None and objective.eps_high is None:
+        _never_read("update.max_clip_share", f"surrogate = {objective.surrogate!r} has no clip", "use update.max_kl")
+
+
+def _check_critic(recipe: "Recipe", objective: Objective) -> None:
+    written = sorted(key for key in explicit_keys(recipe) if key.startswith("critic."))
+    if not objective.needs_critic:
+        if written:
+            _never_read(
+                ", ".join(written), f"advantage = {objective.advantage!r} has no value network", "use advantage = 'gae'"
+            )
+        return
+    if recipe.critic.backbone == "shared" and "critic.lr" in written:
+        _never_read("critic.lr", "a shared backbone is trained by [optimizer]", "use critic.backbone = 'own'")
+    if recipe.critic.backbone == "own" and "critic.coef" in written:
+        _never_read("critic.coef", "an own backbone has a loss of its own", "use critic.backbone = 'shared'")
+
+
+def _never_read(name: str, because: str, instead: str) -> None:
+    raise ValueError(f"{name} would never be read: {because}. Remove it, or {instead}.")
