@@ -11,6 +11,7 @@ SteelyardError                 exit code
     ├── RewardError            1  a reward function raised or returned something that is no reward
     ├── VerificationError      1  our verifier failed, not the program it judged
     ├── UpdateError            1  an update that cannot be computed
+    ├── NoSignalError          1  no group of mixed outcome was found within the bound that the recipe sets
     └── LedgerError            1  the ledger cannot be written (disk full) or read
 
 A message says what is wrong, which value it was, and the way out. The command line prints it
@@ -65,6 +66,10 @@ class VerificationError(RunError):
 
 class UpdateError(RunError):
     """An update that cannot be computed."""
+
+
+class NoSignalError(RunError):
+    """Dynamic sampling met too many groups that teach nothing."""
 
 
 class LedgerError(RunError):

@@ -137,12 +137,13 @@ def _words(run: RunRow, row: UpdateRow, *, momentum: bool) -> list[str]:
     """Sentences, the most important first."""
     if row.skipped:
         return [f"No step was taken: {row.skip_reason}."]
+    beside = _beside(run, row)
     if not row.grad_norm:
         lines = _dead(run, row, momentum=momentum)
     elif not any(row.advantages):
         lines = [
             f"Every advantage is 0 ({row.groups_constant} of {row.groups} groups have equal rewards): the gradient, norm "
-            f"{row.grad_norm:.4g}, is that of the KL penalty alone."
+            f"{row.grad_norm:.4g}, is that of {' and '.join(beside) or 'no term that the ledger names'} alone."
         ]
     elif _loss_is_zero(row):
         lines = _alive_at_zero(run, row)
@@ -153,6 +154,8 @@ def _words(run: RunRow, row: UpdateRow, *, momentum: bool) -> list[str]:
             f"The gradient (norm {row.grad_norm:.4g}) was longer than the limit and was scaled to "
             f"{row.grad_norm_clipped:.4g}; its direction is unchanged."
         )
+    stopped = [str(step["skipped"]) for step in row.steps if str(step.get("skipped") or "").startswith("stopped early")]
+    lines += [f"The steps on this batch {reason}." for reason in stopped]
     if len(row.steps) > 1:
         lines.append(
             f"{row.optimizer_steps} optimizer steps were taken on this batch; loss and gradient above are those of the "
@@ -162,6 +165,16 @@ def _words(run: RunRow, row: UpdateRow, *, momentum: bool) -> list[str]:
     if row.lr == 0.0:
         lines.append("The learning rate of this step is 0: nothing could move, whatever the gradient.")
     return lines
+
+
+def _beside(run: RunRow, row: UpdateRow) -> list[str]:
+    """Terms of the loss that pull whatever the advantages are."""
+    terms = {
+        "the KL penalty": row.loss_kl is not None,
+        "the entropy bonus": bool(run.objective.get("entropy_coef")),
+        "the value loss": row.steps[0].get("loss_value") is not None if row.steps else False,
+    }
+    return [name for name, there in terms.items() if there]
 
 
 def _dead(run: RunRow, row: UpdateRow, *, momentum: bool) -> list[str]:
@@ -190,7 +203,12 @@ def _weight_decay(run: RunRow) -> float:
 
 
 def _alive_at_zero(run: RunRow, row: UpdateRow) -> list[str]:
-    by_construction = run.objective["aggregation"] == "sequence_mean" and run.objective["advantage"] != "raw"
+    by_construction = (
+        run.objective["aggregation"] == "sequence_mean"
+        and run.objective["advantage"] not in ("raw", "gae")
+        and run.objective.get("mismatch_weight", "none") == "none"
+        and run.objective.get("truncated", "keep") != "mask_loss_only"
+    )
     return [
         f"Loss {row.loss:.1e} and gradient {row.grad_norm:.4g} do not contradict each other. On a fresh batch every "
         f"ratio is 1 in value, so the loss is minus the weighted mean of the advantages, and with "
@@ -202,21 +220,32 @@ def _alive_at_zero(run: RunRow, row: UpdateRow) -> list[str]:
 
 
 def _not_zero(run: RunRow, row: UpdateRow) -> list[str]:
-    reasons: list[str] = []
-    if row.loss_kl:
-        reasons.append("the KL penalty adds its own value")
-    if run.objective["surrogate"] == "policy_gradient":
-        reasons.append("the surrogate is A · log π, whose value is not the advantage")
-    elif run.objective["aggregation"] != "sequence_mean":
-        reasons.append(f"{run.objective['aggregation']} weighs answers by their length, so advantages do not cancel")
-    if run.objective["advantage"] == "raw":
-        reasons.append("raw advantages have no baseline, so they do not sum to zero")
+    first, objective = (row.steps[0] if row.steps else {}), run.objective
+    logs_itself, by_value = objective["surrogate"] in ("policy_gradient", "cispo"), objective["advantage"] == "gae"
+    by_length = objective["aggregation"] != "sequence_mean" and not (logs_itself or by_value)
+    causes = {
+        "the KL penalty adds its own value": bool(row.loss_kl),
+        "the entropy bonus adds its own value": first.get("loss_entropy") is not None,
+        "the value loss of the shared backbone is part of it": first.get("loss_value") is not None,
+        "the surrogate is A · log π, whose value is not the advantage": logs_itself,
+        "advantages differ from token to token; whitening makes them cancel under token_mean only": by_value,
+        f"{objective['aggregation']} weighs answers by their length, so advantages do not cancel": by_length,
+        "raw advantages have no baseline, so they do not sum to zero": objective["advantage"] == "raw",
+        "the mismatch weight scales each token's term": objective.get("mismatch_weight", "none") != "none",
+    }
+    reasons = [words for words, applies in causes.items() if applies]
     because = f": {'; '.join(reasons)}" if reasons else ""
     return [f"The loss is {row.loss:.4g}{because}. The gradient norm is {row.grad_norm:.4g}."]
 
 
 def _about_members(row: UpdateRow, members: Sequence[Member]) -> list[str]:
     lines: list[str] = []
+    kept = {member.stored.completion.group_id for member in members if member.advantage is not None}
+    if row.groups > len(kept) and any(member.advantage is not None for member in members):
+        lines.append(
+            f"{row.groups} groups were sampled and {len(kept)} entered the loss; dynamic sampling, masking or missing "
+            "scores left out the others (marked `out` above)."
+        )
     if row.unscored:
         lines.append(f"{row.unscored} answers could not be judged; they are in no baseline and not in the loss.")
     if row.truncated_share == 1.0:

@@ -13,7 +13,7 @@ from steelyard.types import Completion, Verdict
 
 Purpose = Literal["train", "eval"]
 AttemptKind = Literal["start", "update", "end", "interrupted"]
-EventKind = Literal["eval", "warning", "note", "saved", "stop"]
+EventKind = Literal["eval", "warning", "note", "early_stop", "saved", "stop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +106,14 @@ class UpdateRow:
     members: tuple[int, ...]
     """Ids of the completions that entered the loss, in loss order; int64."""
     advantages: tuple[float, ...]
-    """One advantage per member; float64."""
+    """One advantage per member; float64. With one per token (gae), the mean over the member's tokens."""
     loss: float | None
-    """The number that was minimised, loss_surrogate + loss_kl; of the first optimizer step."""
+    """The number that was minimised, of the first optimizer step: loss_surrogate + loss_kl, and what `steps` shows of
+    entropy bonus and shared value loss."""
     loss_surrogate: float | None
     """Minus the surrogate objective."""
     loss_kl: float | None
-    """β times the KL estimate; None without a reference."""
+    """β times the KL estimate where it is a term of the loss; None elsewhere."""
     grad_norm: float | None
     """Euclidean norm over all parameters before clipping; of the first optimizer step."""
     grad_norm_clipped: float | None
@@ -186,7 +187,7 @@ class EventRow:
     id: int
     """Integer key, in order of writing."""
     kind: EventKind
-    """eval (a measurement), warning, note, saved (weights on disk), stop."""
+    """eval (a measurement), warning, note, early_stop (of the steps on one batch), saved (weights on disk), stop."""
     update_no: int
     """State at which it happened."""
     data: Mapping[str, object]

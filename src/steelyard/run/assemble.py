@@ -12,22 +12,25 @@ import torch
 
 from steelyard.errors import ConfigError, TaskError
 from steelyard.evals.judges import FunctionJudge, Judge, SuiteJudge, measuring_suites
+from steelyard.numerics.variants import Objective
 from steelyard.rollout.engine import SamplingParams, TorchSampler
 from steelyard.rollout.prompts import render, stop_ids
-from steelyard.run.feed import Feed
+from steelyard.run.batch import Shaping
+from steelyard.run.feed import Feed, RenderedPrompt
+from steelyard.run.gather import Gatherer
+from steelyard.run.history import History
 from steelyard.run.model_source import check_model, resolve_model
 from steelyard.run.recipe import Recipe
 from steelyard.run.reporter import Reporter
 from steelyard.run.step import Parts
 from steelyard.tasks import load_task
 from steelyard.types import Prompt, Suite, Task
+from steelyard.update.critic import Critic
 from steelyard.update.learner import Learner
 from steelyard.update.models import Policy, frozen_copy, load_policy
 from steelyard.verify.programs import check_references
 from steelyard.verify.reward_functions import load_reward_function
 from steelyard.verify.sandbox import Limits, Sandbox
-
-RenderedPrompt = tuple[Prompt, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,24 +84,23 @@ def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -
         max_new_tokens=recipe.rollout.max_new_tokens,
         stop_ids=stop_ids(policy.model, policy.tokenizer),
     )
-    learner = Learner(
-        policy.model,
-        objective=objective,
-        optimizer=recipe.optimizer,
-        update=recipe.update,
-        total_updates=recipe.run.updates,
-        temperature=recipe.rollout.temperature,
-        max_length=recipe.rollout.max_new_tokens,
-        reference=frozen_copy(policy) if objective.kl_coef > 0 else None,
-    )
     feed = Feed(
         prompts=train_prompts,
         prompts_per_update=recipe.rollout.prompts_per_update,
         group_size=recipe.rollout.group_size,
         seed=recipe.run.seed,
+        at_edge=recipe.rollout.curriculum == "edge",
     )
-    sampler = TorchSampler(policy.model, policy.tokenizer, params)
-    parts = Parts(feed=feed, sampler=sampler, judge=judges.train, objective=objective, learner=learner)
+    gatherer = Gatherer(
+        feed=feed,
+        sampler=TorchSampler(policy.model, policy.tokenizer, params),
+        judge=judges.train,
+        shaping=_shaping(recipe),
+        history=History(),
+        max_dead_groups=recipe.rollout.max_dead_groups if recipe.dynamic_sampling else None,
+    )
+    learner = _learner(recipe, objective, policy)
+    parts = Parts(gatherer=gatherer, objective=objective, learner=learner, seed=recipe.run.seed)
     everything = {prompt.id: (prompt, ids) for prompt, ids in [*train_prompts, *eval_prompts]}
     return Assembly(
         task=task,
@@ -112,12 +114,41 @@ def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -
     )
 
 
+def _shaping(recipe: Recipe) -> Shaping:
+    return Shaping(
+        max_length=recipe.rollout.max_new_tokens,
+        overlong_buffer=recipe.overlong_buffer,
+        overlong_penalty=recipe.reward.overlong_penalty,
+        truncated=recipe.update.truncated,
+    )
+
+
+def _learner(recipe: Recipe, objective: Objective, policy: Policy) -> Learner:
+    steps = recipe.run.updates * recipe.update.passes * recipe.update.minibatches
+    critic = (
+        Critic(policy.model, recipe.critic, recipe.optimizer, total_steps=steps) if objective.needs_critic else None
+    )
+    return Learner(
+        policy.model,
+        objective=objective,
+        optimizer=recipe.optimizer,
+        update=recipe.update,
+        total_updates=recipe.run.updates,
+        temperature=recipe.rollout.temperature,
+        max_length=recipe.rollout.max_new_tokens,
+        reference=frozen_copy(policy) if objective.kl_coef > 0 else None,
+        critic=critic,
+    )
+
+
 def _notes(recipe: Recipe, task: Task, params: SamplingParams) -> list[str]:
     notes: list[str] = []
     if not task.eval_prompts and recipe.eval.samples:
         notes.append("no prompt is held out (fewer than five rows), so nothing is measured while it trains.")
     if not params.stop_ids:
         notes.append("the model names no stop token: every answer runs to rollout.max_new_tokens.")
+    if recipe.rollout.curriculum == "edge" and len(task.train_prompts) == 1:
+        notes.append("rollout.curriculum = edge has nothing to choose from: the task has one training prompt.")
     return notes
 
 

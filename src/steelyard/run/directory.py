@@ -8,6 +8,7 @@ from steelyard.ledger.reader import LedgerReader
 LEDGER = "ledger.sqlite"
 RECIPE = "recipe.toml"
 MODEL = "model"
+CRITIC = "critic.safetensors"
 PLOT = "plot.png"
 CARD = "card.json"
 

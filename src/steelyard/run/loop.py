@@ -125,7 +125,7 @@ class Run:
 
         def record(completions: Sequence[Completion], judgements: Sequence[Judgement]) -> None:
             with watch("ledger"):
-                ids.extend(self._keep("train", update, self.assembly.parts.judge, completions, judgements))
+                ids.extend(self._keep("train", update, self.assembly.parts.gatherer.judge, completions, judgements))
 
         outcome = train_step(update, self.assembly.parts, record=record, watch=watch)
         with watch("hash"):
@@ -145,6 +145,8 @@ class Run:
                 },
             },
         )
+        if outcome.stats.stopped is not None:
+            self.ledger.event("early_stop", update, {"text": outcome.stats.stopped, "steps": row.optimizer_steps})
         self.hash = hash_after
         self.reporter.updated(row, seconds=sum(watch.seconds.values()))
 
@@ -158,7 +160,7 @@ class Run:
             self._keep("eval", state, self.assembly.eval_judge, completions, judgements)
 
         found = measure(
-            self.assembly.parts.sampler,
+            self.assembly.parts.gatherer.sampler,
             self.assembly.eval_judge,
             prompts,
             samples=samples,
@@ -185,6 +187,9 @@ class Run:
     def _close(self, reason: str, data: dict[str, object]) -> None:
         """Save the last policy, then say in the ledger how it ended, then derive card and plot from the ledger."""
         save_policy(self.assembly.policy, self.directory / run_directory.MODEL)
+        critic = self.assembly.parts.learner.critic
+        if critic is not None:
+            critic.save(self.directory / run_directory.CRITIC)
         saved = parameter_hash(self.assembly.policy.model).digest
         self.ledger.event("saved", self.done, {"directory": run_directory.MODEL, "parameter_hash": saved})
         self.ledger.event("stop", self.done, {"reason": reason, "planned": self.recipe.run.updates, **data})

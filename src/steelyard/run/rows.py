@@ -32,7 +32,7 @@ def run_row(
         recipe_hash=recipe_hash(recipe),
         seed=recipe.run.seed,
         steelyard=_version("steelyard"),
-        objective={**asdict(objective), "overridden": sorted(overridden)},
+        objective={**asdict(objective), **_practice(recipe), "overridden": sorted(overridden)},
         model={
             "source": recipe.model.source,
             "parameters": policy.parameter_count,
@@ -54,6 +54,17 @@ def run_row(
         sandbox=sandbox,
         tests={f"{task.name}:{suite.name}": tuple(case.id for case in suite.cases) for suite in task.suites.values()},
     )
+
+
+def _practice(recipe: Recipe) -> dict[str, object]:
+    """What stands beside the formula: sampling, shaping and masking."""
+    return {
+        "dynamic_sampling": recipe.dynamic_sampling,
+        "curriculum": recipe.rollout.curriculum,
+        "overlong_buffer": recipe.overlong_buffer,
+        "overlong_penalty": recipe.reward.overlong_penalty if recipe.overlong_buffer else None,
+        "truncated": recipe.update.truncated,
+    }
 
 
 def _machine(threads: int) -> dict[str, object]:
@@ -118,6 +129,7 @@ def update_row(
         for index, judgement in enumerate(outcome.judgements)
         if judgement.verdict.reward is not None
     ]
+    members = [index for index, enters in enumerate(outcome.in_loss) if enters]
     rewards = np.array([reward for _, reward in scored], dtype=np.float64)
     lengths = [len(completion.token_ids) for completion in outcome.completions]
     right = [i for i, _ in scored if outcome.judgements[i].verdict.status is Status.PASSED]
@@ -126,19 +138,19 @@ def update_row(
     return UpdateRow(
         update_no=update,
         policy_version=update - 1,
-        members=tuple(ids[index] for index, _ in scored),
-        advantages=tuple(outcome.advantages[index] for index, _ in scored),
-        loss=_finite(first.loss) if scored else None,
-        loss_surrogate=_finite(-first.surrogate) if scored else None,
-        loss_kl=None if first.kl is None else _finite(first.loss + first.surrogate),
+        members=tuple(ids[index] for index in members),
+        advantages=tuple(outcome.advantages),
+        loss=_finite(first.loss) if members else None,
+        loss_surrogate=_finite(-first.surrogate) if members else None,
+        loss_kl=_finite(first.loss_kl),
         grad_norm=_finite(first.grad_norm),
         grad_norm_clipped=_finite(first.grad_norm_clipped),
         clipped=None if first.grad_norm is None else first.grad_norm_clipped != first.grad_norm,
         lr=steps[-1].lr,
         optimizer_steps=len(taken),
         steps=tuple(asdict(step) for step in steps),
-        n_sequences=len(scored),
-        n_tokens=sum(lengths[index] for index, _ in scored),
+        n_sequences=len(members),
+        n_tokens=sum(lengths[index] for index in members),
         groups=outcome.signal.n_groups,
         groups_informative=outcome.signal.n_informative,
         groups_constant=outcome.signal.n_constant,
@@ -162,7 +174,7 @@ def update_row(
         parameter_hash_before=hash_before,
         parameter_hash_after=hash_after,
         skipped=not taken,
-        skip_reason="; ".join(skipped) or None,
+        skip_reason="; ".join(dict.fromkeys(skipped)) or None,
     )
 
 

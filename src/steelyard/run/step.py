@@ -3,32 +3,29 @@
 Nothing here reads or writes a file; what arrives is handed to `record`, which the loop binds to the ledger.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from steelyard.evals.judges import Judge, Judgement
-from steelyard.numerics.advantages import GroupSignal, advantages, group_signal
+import numpy as np
+
+from steelyard.evals.judges import Judgement
+from steelyard.numerics.advantages import GroupSignal
 from steelyard.numerics.variants import Objective
-from steelyard.rollout.engine import TorchSampler
-from steelyard.run.batch import reward_tensors, train_rows
-from steelyard.run.feed import Feed
+from steelyard.rollout.draws import DrawKey, generator
+from steelyard.run.batch import credited
+from steelyard.run.gather import Gatherer, Record
 from steelyard.run.stopwatch import Stopwatch
 from steelyard.types import Completion
 from steelyard.update.learner import Learner, UpdateStats
-
-Record = Callable[[Sequence[Completion], Sequence[Judgement]], None]
-"""Keeps one group's answers and judgements as they arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The stages that meet in an update."""
 
-    feed: Feed
-    sampler: TorchSampler
-    judge: Judge
+    gatherer: Gatherer
     objective: Objective
     learner: Learner
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,36 +34,33 @@ class StepOutcome:
 
     completions: list[Completion]
     judgements: list[Judgement]
+    in_loss: list[bool]
+    """Whether a completion entered the loss: scored, of a kept group, not masked."""
     advantages: list[float]
-    """One per completion; 0 for unscored ones, which are not in the loss."""
+    """Of the completions in the loss, in order; with one per token, their mean."""
     signal: GroupSignal
-    """How many groups could teach anything."""
+    """How many of the sampled groups could teach anything."""
     stats: UpdateStats
     """What the optimizer saw and moved."""
 
 
 def train_step(update: int, parts: Parts, *, record: Record, watch: Stopwatch) -> StepOutcome:
     """Take update N, from state N-1 to state N."""
-    completions: list[Completion] = []
-    judgements: list[Judgement] = []
-    for prompt, request in parts.feed.groups(update):
-        with watch("rollout"):
-            group = parts.sampler.sample(request)
-        with watch("verify"):
-            found = parts.judge.check([prompt] * len(group), group)
-        record(group, found)
-        completions += group
-        judgements += found
-    batch = reward_tensors(completions, judgements)
-    resolution = parts.judge.resolution
-    advantages_B = advantages(parts.objective.advantage, *batch, ddof=parts.objective.ddof, resolution=resolution)
-    rows = train_rows(completions, judgements, advantages_B.tolist())
+    batch = parts.gatherer.gather(update, record=record, watch=watch)  # prompts → rollout → verify
     with watch("train"):
-        stats = parts.learner.update(rows)
+        seen = parts.learner.look(batch.rows())  # π_old, π_ref and values, where advantages depend on them
+        rows = credited(batch, seen, parts.objective)  # rewards → advantages
+        stats = parts.learner.update(rows, shuffle=shuffle(parts.seed, update))  # objective → optimizer steps
     return StepOutcome(
-        completions=completions,
-        judgements=judgements,
-        advantages=advantages_B.tolist(),
-        signal=group_signal(*batch, resolution=resolution),
+        completions=list(batch.completions),
+        judgements=list(batch.judgements),
+        in_loss=list(batch.in_loss),
+        advantages=[row.advantage for row in rows],
+        signal=batch.signal,
         stats=stats,
     )
+
+
+def shuffle(seed: int, update: int) -> np.random.Generator:
+    """Return the generator that deals the completions of an update to its minibatches."""
+    return generator(DrawKey(seed=seed, purpose="minibatches", update=update, prompt_id=""), sample=0)

@@ -10,9 +10,10 @@ its length rounded up, and a micro-batch holds rows of one width.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 WIDTH_STEP = 32
 """Completion lengths are padded up to a multiple of this."""
@@ -28,13 +29,30 @@ class TrainRow:
     """Sampled ids, exactly as sampled."""
     logprobs: tuple[float, ...]
     """Behaviour log-probs of `token_ids`, as the sampler recorded them."""
-    advantage: float
-    """Its advantage, in reward units."""
+    advantage: float = 0.0
+    """Its advantage, in reward units; with one per token, their mean."""
+    token_advantages: Tensor | None = field(default=None, compare=False)
+    """One advantage per token, as GAE gives; None where the completion has one for all."""
+    returns: Tensor | None = field(default=None, compare=False)
+    """What the value network should have said at each token; None without one."""
+    old: Tensor | None = field(default=None, compare=False)
+    """log π_old of each token, recorded before the first step on the batch; None where nothing needed it."""
+    reference: Tensor | None = field(default=None, compare=False)
+    """log π_ref of each token; None where nothing needed it."""
+    values: Tensor | None = field(default=None, compare=False)
+    """Value of the state before each token, recorded before the first step; None without a value network."""
 
     @property
     def width(self) -> int:
         """Completion tokens after padding; depends on this row alone."""
         return WIDTH_STEP * math.ceil(len(self.token_ids) / WIDTH_STEP)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its surrogate is exactly 0, in value and in gradient."""
+        if self.token_advantages is not None:
+            return not bool(self.token_advantages.any())
+        return self.advantage == 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +69,16 @@ class MicroBatch:
     """True on sampled tokens."""
     prompt_length: int
     """Tokens before the first completion token."""
+
+
+def padded(rows: Sequence[TrainRow], batch: MicroBatch, name: str) -> Tensor:
+    """Return what the rows of a micro-batch hold token by token under `name`, padded with 0 to (B, T)."""
+    first = getattr(rows[batch.rows[0]], name)
+    out_BT = torch.zeros(batch.mask_BT.shape, dtype=first.dtype)
+    for line, index in enumerate(batch.rows):
+        values_T = getattr(rows[index], name)
+        out_BT[line, : len(values_T)] = values_T
+    return out_BT
 
 
 def cut(rows: Sequence[TrainRow], *, token_budget: int, pad_id: int) -> list[MicroBatch]:

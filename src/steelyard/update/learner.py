@@ -1,62 +1,30 @@
 """The update: one batch of scored completions becomes one or more optimizer steps.
 
-The learner applies the objective it is handed. One optimizer step has one denominator, taken over the
-whole batch before the first micro-batch, so that cutting the batch differently changes memory and nothing
-else. Four policies are never one variable: the sampler μ (its log-probs are stored with the tokens), π_old
-(the trainer's own, before the first step on this batch), π_θ (being trained) and π_ref (the KL anchor).
+The learner applies the objective it is handed. One optimizer step has one denominator, taken over all its
+rows before the first micro-batch, so that cutting them differently changes memory and nothing else. Four
+policies are never one variable: the sampler μ (its log-probs are stored with the tokens), π_old (the trainer's
+own, before the first step on this batch), π_θ (being trained) and π_ref (the KL anchor).
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from steelyard.numerics import reductions
-from steelyard.numerics.kl import KL_ESTIMATORS
-from steelyard.numerics.logprobs import token_entropy, token_logprobs
-from steelyard.numerics.reductions import AGGREGATIONS, Denominators
-from steelyard.numerics.surrogates import SurrogateTerms, surrogate
+from steelyard.numerics.logprobs import token_logprobs
+from steelyard.numerics.reductions import Denominators
+from steelyard.numerics.values import explained_variance
 from steelyard.numerics.variants import Objective
 from steelyard.update.batching import MicroBatch, TrainRow, cut
 from steelyard.update.config import OptimizerSection, UpdateSection
+from steelyard.update.critic import Critic
+from steelyard.update.loss import Loss
 from steelyard.update.optimizer import AdamW
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepStats:
-    """What one optimizer step saw. Values that do not apply are None, never 0."""
-
-    loss: float
-    """-surrogate + β·kl, the number that was minimised."""
-    surrogate: float
-    """The aggregated surrogate J, to be maximised."""
-    kl: float | None
-    """Aggregated KL estimate to the reference, before β; None without a reference."""
-    grad_norm: float | None
-    """Euclidean norm over all parameters, before clipping; None when there was no gradient."""
-    grad_norm_clipped: float | None
-    """The norm that the optimizer saw; None when no step was taken."""
-    lr: float
-    """Learning rate of the step."""
-    ratio_min: float | None
-    """Smallest ratio π_θ/π_old over the trained tokens."""
-    ratio_max: float | None
-    """Largest ratio."""
-    ratio_mean: float | None
-    """Mean ratio."""
-    clip_share_low: float | None
-    """Share of trained tokens held by the lower clip (flat branch active)."""
-    clip_share_high: float | None
-    """Share of trained tokens held by the upper clip."""
-    entropy: float | None
-    """Mean entropy of the policy over the trained tokens, nats, at the sampling temperature."""
-    sampler_gap: float | None
-    """Largest |log π_θ − log μ| over the trained tokens; on a fresh batch this is engine noise."""
-    skipped: str | None
-    """Why no step was taken; None when one was."""
+from steelyard.update.tally import StepStats, Tally, stats_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +32,19 @@ class UpdateStats:
     """What one update did to the weights."""
 
     steps: list[StepStats]
-    """One per pass over the batch."""
+    """One per optimizer step, in order; the last may be one that was not taken."""
     param_change_norm: float
-    """Euclidean norm of the change of all parameters; exactly 0 only when none moved."""
+    """Euclidean norm of the change of all policy parameters; exactly 0 only when none moved."""
+    explained_variance: float | None = None
+    """1 − Var(returns − values)/Var(returns) before the first step; None without a value network."""
+    left_out: int = 0
+    """Completions with advantage 0 that were not computed."""
+    stopped: str | None = None
+    """Why the steps on this batch ended early; None when all were taken."""
 
 
 class Learner:
-    """Owns the trained model, its optimizer and the frozen reference."""
+    """Owns the trained model, its optimizer, the frozen reference and the value network."""
 
     def __init__(
         self,
@@ -83,6 +57,7 @@ class Learner:
         temperature: float,
         max_length: int,
         reference: PreTrainedModel | None,
+        critic: Critic | None = None,
     ) -> None:
         """Take over `model` for training.
 
@@ -90,175 +65,200 @@ class Learner:
             model: π_θ, in evaluation mode (no dropout while scoring).
             objective: What to optimise.
             optimizer: AdamW settings.
-            update: Passes and token budget.
+            update: Passes, minibatches and token budget.
             total_updates: Length of the schedule, in updates.
             temperature: Sampling temperature; every log-prob is taken at it.
             max_length: L_max, the sampling limit in tokens.
             reference: π_ref; required when the objective has a KL penalty.
+            critic: The value network; required when the advantage is gae.
         """
         if objective.kl_coef > 0 and reference is None:
             raise ValueError(f"objective.kl.coef = {objective.kl_coef} needs a reference policy")
+        if objective.needs_critic and critic is None:
+            raise ValueError(f"objective.advantage = {objective.advantage!r} needs a value network")
         self.model = model
         self.objective = objective
         self.settings = update
-        self.temperature = temperature
         self.max_length = max_length
         self.reference = reference
-        self.optimizer = AdamW(model.parameters(), optimizer, total_steps=total_updates * update.passes)
+        self.critic = critic
+        self.temperature = temperature
+        self.loss = Loss(model, objective, critic, temperature=temperature)
+        shared = critic.head.parameters() if critic is not None and critic.optimizer is None else ()
+        self.steps_per_update = update.passes * update.minibatches
+        self.updates = 0
+        total_steps = total_updates * self.steps_per_update
+        self.optimizer = AdamW([*model.parameters(), *shared], optimizer, total_steps=total_steps)
 
-    def update(self, rows: Sequence[TrainRow]) -> UpdateStats:
-        """Take `update.passes` optimizer steps on one batch and return what each of them saw."""
-        before = [parameter.detach().clone() for parameter in self.optimizer.parameters]
-        steps = self._passes(rows)
-        changes = zip(self.optimizer.parameters, before, strict=True)
-        squares = sum((now.detach() - then).double().square().sum().item() for now, then in changes)
-        return UpdateStats(steps=steps, param_change_norm=math.sqrt(squares))
+    # ---------------------------------------------------------------- before the first step
 
-    def _passes(self, rows: Sequence[TrainRow]) -> list[StepStats]:
-        batches = cut(rows, token_budget=self.settings.token_budget, pad_id=0)
-        denominators = Denominators(
-            n_sequences=len(rows), n_tokens=sum(len(row.token_ids) for row in rows), max_length=self.max_length
-        )
-        reference = [self._reference_logprobs(batch) for batch in batches]
-        fixed_old = [self.logprobs(batch) for batch in batches] if self.settings.passes > 1 else [None] * len(batches)
-        return [self._step(rows, batches, fixed_old, reference, denominators) for _ in range(self.settings.passes)]
+    def look(self, rows: Sequence[TrainRow]) -> list[TrainRow]:
+        """Return the rows with what their advantages depend on: π_old and π_ref for a KL in the reward, and values."""
+        in_reward = self.objective.kl_placement == "reward"
+        return self._scored(rows, old=in_reward, reference=in_reward, values=self.critic is not None)
+
+    def _scored(self, rows: Sequence[TrainRow], *, old: bool, reference: bool, values: bool = False) -> list[TrainRow]:
+        """Return the rows with the wanted scores under the weights as they stand, keeping those they have."""
+        wanted = {"old": old, "reference": reference, "values": values}
+        missing = [name for name, want in wanted.items() if want and any(getattr(row, name) is None for row in rows)]
+        if not missing:
+            return list(rows)
+        scores = {"old": self.logprobs, "reference": self._reference_logprobs, "values": self._values}
+        scored = list(rows)
+        for batch in cut(rows, token_budget=self.settings.token_budget, pad_id=0):
+            found = {name: scores[name](batch).cpu() for name in missing}
+            for line, index in enumerate(batch.rows):
+                live_T = batch.mask_BT[line]
+                scored[index] = replace(scored[index], **{name: x_BT[line][live_T] for name, x_BT in found.items()})
+        return scored
 
     @torch.no_grad()
     def logprobs(self, batch: MicroBatch) -> Tensor:
         """Log-probs of the completion tokens under the weights as they stand."""
-        return token_logprobs(self._logits(self.model, batch), batch.token_BT, temperature=self.temperature)
+        logits_BTV, _ = self.loss.forward(self.model, batch)
+        return token_logprobs(logits_BTV, batch.token_BT.to(self.model.device), temperature=self.temperature)
 
     @torch.no_grad()
-    def _reference_logprobs(self, batch: MicroBatch) -> Tensor | None:
+    def _reference_logprobs(self, batch: MicroBatch) -> Tensor:
         if self.reference is None:
-            return None
-        return token_logprobs(self._logits(self.reference, batch), batch.token_BT, temperature=self.temperature)
+            raise ValueError("there is no reference policy")
+        logits_BTV, _ = self.loss.forward(self.reference, batch)
+        return token_logprobs(logits_BTV, batch.token_BT.to(self.model.device), temperature=self.temperature)
 
-    def _logits(self, model: PreTrainedModel, batch: MicroBatch) -> Tensor:
-        """Logits that predict the completion tokens: positions one before each of them, and no others."""
-        width = batch.token_BT.shape[1]
-        inputs = batch.input_BS[:, :-1].to(model.device)
-        return model(input_ids=inputs, use_cache=False, logits_to_keep=width).logits
+    @torch.no_grad()
+    def _values(self, batch: MicroBatch) -> Tensor:
+        if self.critic is None:
+            raise ValueError("there is no value network")
+        return self.critic.values(batch, self.loss.forward(self.model, batch)[1])
 
-    def gradient(
-        self,
-        rows: Sequence[TrainRow],
-        batches: Sequence[MicroBatch],
-        old: Sequence[Tensor | None],
-        reference: Sequence[Tensor | None],
-        denominators: Denominators,
-    ) -> "Tally":
-        """Accumulate the gradient of the loss over the whole batch and count what was seen on the way."""
+    # ---------------------------------------------------------------- the steps
+
+    def update(self, rows: Sequence[TrainRow], shuffle: np.random.Generator | None = None) -> UpdateStats:
+        """Take the optimizer steps on one batch and return what each of them saw.
+
+        Args:
+            rows: The completions that enter the loss, with their advantages.
+            shuffle: Deals the completions to the minibatches of each pass; needed with more than one.
+        """
+        before = [parameter.detach().clone() for parameter in self.optimizer.parameters]
+        several = self.settings.passes * self.settings.minibatches > 1
+        dull = [self.settings.skip_zero_advantages and self._skippable and row.is_silent for row in rows]
+        live = [row for row, skip in zip(rows, dull, strict=True) if not skip]
+        scored = iter(self._scored(live, old=several, reference=self.objective.kl_coef > 0))
+        rows = [row if skip else next(scored) for row, skip in zip(rows, dull, strict=True)]
+        self._start_schedule()
+        steps, stopped = self._steps(rows, dull, shuffle)
+        changes = zip(self.optimizer.parameters, before, strict=True)
+        squares = sum((now.detach() - then).double().square().sum().item() for now, then in changes)
+        return UpdateStats(
+            steps=steps,
+            param_change_norm=math.sqrt(squares),
+            explained_variance=_explained(rows) if self.critic is not None else None,
+            left_out=sum(dull),
+            stopped=stopped,
+        )
+
+    def _start_schedule(self) -> None:
+        """The schedule goes by updates: steps that were skipped or stopped early do not hold it back."""
+        self.optimizer.seek(self.updates * self.steps_per_update)
+        if self.critic is not None:
+            self.critic.seek(self.updates * self.steps_per_update)
+        self.updates += 1
+
+    @property
+    def _skippable(self) -> bool:
+        """Whether a completion with advantage 0 contributes exactly nothing: no KL or entropy term, no value loss."""
+        kl_in_loss = self.objective.kl_coef > 0 and self.objective.kl_placement == "loss"
+        return not kl_in_loss and self.objective.entropy_coef == 0 and self.critic is None
+
+    def _steps(
+        self, rows: Sequence[TrainRow], dull: Sequence[bool], shuffle: np.random.Generator | None
+    ) -> tuple[list[StepStats], str | None]:
+        steps: list[StepStats] = []
+        for _ in range(self.settings.passes):
+            for share in self._shares(len(rows), shuffle):
+                counted = [rows[index] for index in share]
+                stats, stopped = self._step(counted, [rows[index] for index in share if not dull[index]])
+                steps.append(stats)
+                if stopped is not None:
+                    return steps, stopped
+        return steps, None
+
+    def _shares(self, n: int, shuffle: np.random.Generator | None) -> list[list[int]]:
+        """Deal the rows to the minibatches of one pass; those that stay empty fall away."""
+        if self.settings.minibatches == 1:
+            return [list(range(n))]
+        if shuffle is None:
+            raise ValueError("several minibatches need a generator that deals the rows to them")
+        dealt = np.array_split(shuffle.permutation(n), self.settings.minibatches)
+        return [sorted(share.tolist()) for share in dealt if len(share)] or [[]]
+
+    def gradient(self, counted: Sequence[TrainRow], computed: Sequence[TrainRow] | None = None) -> Tally:
+        """Accumulate the gradient of the loss of one optimizer step and count what was seen on the way.
+
+        Args:
+            counted: The rows in the denominators.
+            computed: Those of them that are computed; all by default.
+        """
         self.optimizer.zero_grad()
-        tally = Tally(denominators=denominators)
-        for batch, old_BT, ref_BT in zip(batches, old, reference, strict=True):
-            logits_BTV = self._logits(self.model, batch)
-            logp_BT = token_logprobs(logits_BTV, batch.token_BT, temperature=self.temperature)
-            terms = self._surrogate(logp_BT, logp_BT.detach() if old_BT is None else old_BT, rows, batch)
-            weights_BT = AGGREGATIONS[self.objective.aggregation](batch.mask_BT, denominators=denominators)
-            value = reductions.weighted_sum(terms.term_BT, weights_BT, batch.mask_BT)
-            loss = -value
-            kl = None
-            if ref_BT is not None and self.objective.kl_estimator is not None:
-                kl_BT = KL_ESTIMATORS[self.objective.kl_estimator](logp_BT, ref_BT, batch.mask_BT)
-                kl = reductions.weighted_sum(kl_BT, weights_BT, batch.mask_BT)
-                loss = loss + self.objective.kl_coef * kl
+        if self.critic is not None:
+            self.critic.zero_grad()
+        computed = counted if computed is None else computed
+        denominators = Denominators(
+            n_sequences=len(counted), n_tokens=sum(len(row.token_ids) for row in counted), max_length=self.max_length
+        )
+        tally = Tally()
+        for batch in cut(computed, token_budget=self.settings.token_budget, pad_id=0):
+            loss, parts, seen = self.loss.of(computed, batch, denominators)
             loss.backward()
-            entropy_BT = token_entropy(logits_BTV.detach(), temperature=self.temperature)
-            tally.add(batch, rows, terms, logp_BT.detach(), entropy_BT, value=value.item(), kl=kl)
+            tally.add(batch, computed, parts, seen)
+        if not tally.tokens:
+            self.optimizer.zero_gradient()
         return tally
 
-    def _surrogate(
-        self, logp_BT: Tensor, old_BT: Tensor, rows: Sequence[TrainRow], batch: MicroBatch
-    ) -> SurrogateTerms:
-        advantages_B = torch.tensor([rows[index].advantage for index in batch.rows], dtype=logp_BT.dtype)
-        return surrogate(
-            self.objective.surrogate,
-            logp_BT,
-            old_BT,
-            advantages_B.to(logp_BT.device),
-            batch.mask_BT,
-            eps_low=self.objective.eps_low,
-            eps_high=self.objective.eps_high,
-        )
-
-    def _step(
-        self,
-        rows: Sequence[TrainRow],
-        batches: Sequence[MicroBatch],
-        old: Sequence[Tensor | None],
-        reference: Sequence[Tensor | None],
-        denominators: Denominators,
-    ) -> StepStats:
-        if not rows:
-            return self._stats(Tally(denominators=denominators), None, None, skipped="no completion was scored")
-        tally = self.gradient(rows, batches, old, reference, denominators)
+    def _step(self, counted: Sequence[TrainRow], computed: Sequence[TrainRow]) -> tuple[StepStats, str | None]:
+        lr = self.optimizer.lr
+        if not counted:
+            return stats_of(self.objective, Tally(), lr=lr, skipped="no completion entered the loss"), None
+        tally = self.gradient(counted, computed)
+        early = self._early_stop(tally)
         norm, clipped_norm = self.optimizer.clip()
-        if not math.isfinite(norm):
-            self.optimizer.zero_grad()
-            return self._stats(tally, norm, None, skipped=f"the gradient norm is {norm}")
-        stats = self._stats(tally, norm, clipped_norm, skipped=None)
-        self.optimizer.step()
-        return stats
-
-    def _stats(
-        self, tally: "Tally", norm: float | None, clipped_norm: float | None, *, skipped: str | None
-    ) -> StepStats:
-        share = None if not tally.tokens else 1.0 / tally.tokens
-        kl = tally.kl if self.reference is not None and tally.tokens else None
-        return StepStats(
-            loss=-tally.surrogate + self.objective.kl_coef * (kl or 0.0),
-            surrogate=tally.surrogate,
-            kl=kl,
-            grad_norm=norm,
-            grad_norm_clipped=clipped_norm,
-            lr=self.optimizer.lr,
-            ratio_min=tally.ratio_min if share else None,
-            ratio_max=tally.ratio_max if share else None,
-            ratio_mean=tally.ratio_sum * share if share else None,
-            clip_share_low=tally.clipped_low * share if share else None,
-            clip_share_high=tally.clipped_high * share if share else None,
-            entropy=tally.entropy_sum * share if share else None,
-            sampler_gap=tally.sampler_gap if share else None,
+        critic_norm = None if self.critic is None else self.critic.clip()
+        skipped = early or (None if math.isfinite(norm) else f"the gradient norm is {norm}")
+        stats = stats_of(
+            self.objective,
+            tally,
+            lr=lr,
+            norm=norm,
+            clipped_norm=None if skipped else clipped_norm,
+            critic_norm=critic_norm,
+            value_coef=self.loss.value_coef,
             skipped=skipped,
         )
+        if skipped is None:
+            self.optimizer.step()
+            if self.critic is not None:
+                self.critic.step(critic_norm)
+        self.optimizer.zero_grad()
+        return stats, early
+
+    def _early_stop(self, tally: Tally) -> str | None:
+        drift = tally.mean("drift")
+        clipped = None if not tally.tokens else ((tally.mean("low") or 0.0) + (tally.mean("high") or 0.0))
+        checks = [
+            ("the approximate KL(π_old‖π)", drift, "update.max_kl", self.settings.max_kl),
+            ("the share of clipped tokens", clipped, "update.max_clip_share", self.settings.max_clip_share),
+        ]
+        for what, value, key, limit in checks:
+            if limit is not None and value is not None and value > limit:
+                return f"stopped early: {what} is {value:.4g}, above {key} = {limit:g}"
+        return None
 
 
-class Tally:
-    """Sums over the micro-batches of one optimizer step."""
-
-    def __init__(self, *, denominators: Denominators) -> None:
-        self.denominators = denominators
-        self.tokens = 0
-        self.surrogate = 0.0
-        self.kl = 0.0
-        self.ratio_min, self.ratio_max, self.ratio_sum = math.inf, -math.inf, 0.0
-        self.clipped_low = self.clipped_high = 0
-        self.entropy_sum = 0.0
-        self.sampler_gap = 0.0
-
-    def add(
-        self,
-        batch: MicroBatch,
-        rows: Sequence[TrainRow],
-        terms: SurrogateTerms,
-        logp_BT: Tensor,
-        entropy_BT: Tensor,
-        *,
-        value: float,
-        kl: Tensor | None,
-    ) -> None:
-        """Count one micro-batch."""
-        mask_BT = batch.mask_BT
-        ratios = terms.ratio_BT[mask_BT]
-        behaviour = torch.tensor([value for index in batch.rows for value in rows[index].logprobs])
-        self.tokens += int(mask_BT.sum())
-        self.surrogate += value
-        self.kl += 0.0 if kl is None else kl.item()
-        self.ratio_min = min(self.ratio_min, ratios.min().item())
-        self.ratio_max = max(self.ratio_max, ratios.max().item())
-        self.ratio_sum += ratios.double().sum().item()
-        self.clipped_low += int(terms.clipped_low_BT.sum())
-        self.clipped_high += int(terms.clipped_high_BT.sum())
-        self.entropy_sum += entropy_BT[mask_BT].double().sum().item()
-        self.sampler_gap = max(self.sampler_gap, (logp_BT[mask_BT].cpu() - behaviour).abs().max().item())
+def _explained(rows: Sequence[TrainRow]) -> float | None:
+    values = [row.values for row in rows if row.values is not None and row.returns is not None]
+    returns = [row.returns for row in rows if row.values is not None and row.returns is not None]
+    if not values:
+        return None
+    values_1T, returns_1T = torch.cat(values).double()[None], torch.cat(returns).double()[None]
+    return explained_variance(values_1T, returns_1T, torch.ones_like(values_1T, dtype=torch.bool))

@@ -34,6 +34,11 @@ class AdamW:
         """Forget the gradient."""
         self.inner.zero_grad(set_to_none=True)
 
+    def zero_gradient(self) -> None:
+        """Make the gradient exactly 0, which moves parameters by momentum; a missing one would move none."""
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+
     def clip(self) -> tuple[float, float]:
         """Scale the gradient down to the configured norm; return the norm before and after."""
         limit = self.settings.max_grad_norm
@@ -46,6 +51,10 @@ class AdamW:
             group["lr"] = self.lr
         self.inner.step()
         self.steps += 1
+
+    def seek(self, step: int) -> None:
+        """Place the schedule before this step, counted from 0, whether or not all steps before it were taken."""
+        self.steps = step
 
 
 def schedule_factor(settings: OptimizerSection, *, step: int, total_steps: int) -> float:

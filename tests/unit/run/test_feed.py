@@ -1,9 +1,12 @@
 """Which prompts an update draws, and how their answers form groups."""
 
+import collections
+import itertools
+
 from steelyard.evals.judges import Judgement
-from steelyard.run.batch import reward_tensors, train_rows
 from steelyard.run.feed import Feed
-from steelyard.types import Completion, Prompt, Status, Verdict
+from steelyard.run.history import History
+from steelyard.types import Prompt, Status, Verdict
 
 
 def feed(n_prompts: int, *, per_update: int, seed: int = 0) -> Feed:
@@ -12,7 +15,11 @@ def feed(n_prompts: int, *, per_update: int, seed: int = 0) -> Feed:
 
 
 def ids(made: Feed, update: int) -> list[str]:
-    return [prompt.id for prompt, _ in made.groups(update)]
+    return [prompt.id for prompt, _ in drawn(made, update)]
+
+
+def drawn(made: Feed, update: int):
+    return made.groups(update, History(groups_drawn=(update - 1) * made.prompts_per_update))
 
 
 def test_every_prompt_comes_once_per_epoch_in_an_order_of_its_own():
@@ -24,39 +31,70 @@ def test_every_prompt_comes_once_per_epoch_in_an_order_of_its_own():
 
 def test_c65_an_update_draws_the_same_prompts_whenever_it_is_asked_for():
     made, again = feed(5, per_update=2), feed(5, per_update=2)
-    straight = [made.groups(update) for update in range(1, 12)]
-    assert [again.groups(update) for update in reversed(range(1, 12))] == straight[::-1]
+    straight = [drawn(made, update) for update in range(1, 12)]
+    assert [drawn(again, update) for update in reversed(range(1, 12))] == straight[::-1]
     assert any(ids(feed(5, per_update=2, seed=1), update) != ids(made, update) for update in range(1, 4))
 
 
 def test_a_prompt_twice_in_one_update_is_two_groups_with_draws_of_their_own():
-    (_, first), (_, second) = feed(1, per_update=2).groups(4)
+    (_, first), (_, second) = drawn(feed(1, per_update=2), 4)
     assert first.group_id != second.group_id
     assert not set(first.samples) & set(second.samples)
     assert first.draws == second.draws
 
 
-def answer(group_id: str, reward: float | None) -> tuple[Completion, Judgement]:
-    completion = Completion(
-        prompt_id="p",
-        group_id=group_id,
-        sample=0,
-        policy_version=0,
-        prompt_ids=(1,),
-        token_ids=(2,),
-        logprobs=(-1.0,),
-        text="",
-        finish="stop",
-    )
-    return completion, Judgement(verdict=Verdict(status=Status.PASSED, reward=reward))
+def test_groups_beyond_the_first_p_go_on_in_the_same_order():
+    """Dynamic sampling takes more groups than P, and the next update goes on where it stopped."""
+    made, past = feed(6, per_update=2), History()
+    seen = [prompt.id for prompt, _ in itertools.islice(made.stream(1, past), 5)]
+    past.groups_drawn = 5
+    seen += [prompt.id for prompt, _ in itertools.islice(made.stream(2, past), 1)]
+    assert sorted(seen) == [f"p{n}" for n in range(6)]
 
 
-def test_c18_groups_go_by_group_id_even_for_one_prompt_and_interleaved():
-    pairs = [answer("a", 1.0), answer("b", 0.0), answer("a", None), answer("b", 0.5)]
-    completions, judgements = zip(*pairs, strict=True)
-    rewards_B, groups_B, scored_B = reward_tensors(completions, judgements)
-    assert groups_B.tolist() == [0, 1, 0, 1]
-    assert scored_B.tolist() == [True, True, False, True]
-    assert rewards_B.tolist()[:2] == [1.0, 0.0]
-    rows = train_rows(completions, judgements, [0.1, 0.2, 0.0, 0.4])
-    assert [row.advantage for row in rows] == [0.1, 0.2, 0.4]
+# ------------------------------------------------------------------ the edge of ability
+
+
+def judged(passed: int, failed: int, unscored: int = 0) -> list[Judgement]:
+    verdicts = [Verdict(status=Status.PASSED, reward=1.0)] * passed
+    verdicts += [Verdict(status=Status.FAILED, reward=0.0)] * failed
+    verdicts += [Verdict(status=Status.CHECKER_FAILED, reward=None)] * unscored
+    return [Judgement(verdict=verdict) for verdict in verdicts]
+
+
+def test_pass_rates_forget_what_the_policy_was_long_ago():
+    past = History()
+    assert past.pass_rate("p") == 0.5
+    past.add("p", judged(0, 8, unscored=3))
+    assert past.pass_rate("p") == 1 / 10
+    past.add("p", judged(8, 0))
+    assert past.pass_rate("p") == (8 + 1) / (8 + 4 + 2)
+    assert past.groups_drawn == 2
+
+
+def edge(n_prompts: int, *, per_update: int, seed: int = 0) -> Feed:
+    prompts = [(Prompt(id=f"p{n}", content="x"), (n,)) for n in range(n_prompts)]
+    return Feed(prompts=prompts, prompts_per_update=per_update, group_size=3, seed=seed, at_edge=True)
+
+
+def test_the_curriculum_draws_by_the_variance_of_the_outcome():
+    past = History(outcomes={"p0": (14.0, 14.0), "p1": (7.0, 14.0), "p2": (0.0, 14.0)})
+    made = edge(3, per_update=1)
+    counts = collections.Counter(made.groups(update, past)[0][0].id for update in range(1, 2001))
+    weights = [15 / 16 * 1 / 16, 8 / 16 * 8 / 16, 1 / 16 * 15 / 16]
+    for name, weight in zip(("p0", "p1", "p2"), weights, strict=True):
+        assert abs(counts[name] / 2000 - weight / sum(weights)) < 0.04
+
+
+def test_the_curriculum_takes_every_prompt_once_before_it_takes_one_twice():
+    made = edge(4, per_update=8)
+    past = History(outcomes={"p0": (0.0, 1000.0)})
+    names = [prompt.id for prompt, _ in made.groups(3, past)]
+    assert sorted(names[:4]) == sorted(names[4:]) == ["p0", "p1", "p2", "p3"]
+
+
+def test_c65_the_curriculum_depends_on_seed_update_and_history_alone():
+    past = History(outcomes={"p1": (3.0, 4.0)})
+    one, again, other = (edge(5, per_update=3, seed=seed) for seed in (0, 0, 1))
+    assert one.groups(7, past) == again.groups(7, past)
+    assert any(one.groups(u, past) != other.groups(u, past) for u in range(1, 5))
