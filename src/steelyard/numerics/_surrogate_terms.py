@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from steelyard.numerics._bounds import bounded, log_difference, log_ratio_limit
+from steelyard.numerics._bounds import bounded, log_difference, log_ratio_limit, widened
 from steelyard.numerics._checks import check_number
 
 EDGE_STEPS = 8
@@ -51,6 +51,18 @@ def token_advantages(logp_BT: Tensor, logp_old_BT: Tensor, advantages: Tensor, m
         )
     wide_BT = advantages.detach() if advantages.dim() == 2 else advantages.detach().unsqueeze(1)
     return wide_BT.where(mask_BT, 0.0)
+
+
+def live_logp(logp_BT: Float[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """Return the log-probs, 0 at masked places; finite ones are bounded so that A times them stays finite."""
+    x_BT = widened(logp_BT).masked_fill(~mask_BT, 0.0)
+    limit = torch.finfo(x_BT.dtype).max ** 0.5
+    return torch.where(x_BT.isinf(), x_BT, bounded(x_BT, low=-limit, high=limit))
+
+
+def working_dtype(*tensors: Tensor) -> torch.dtype:
+    """Return float64 when one of them is, float32 otherwise."""
+    return torch.float64 if any(x.dtype == torch.float64 for x in tensors) else torch.float32
 
 
 def bounded_exp(log_ratio: Float[Tensor, "*axes"], dtype: torch.dtype) -> Float[Tensor, "*axes"]:

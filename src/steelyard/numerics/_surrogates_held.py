@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from steelyard.numerics._bounds import log_difference, widened
+from steelyard.numerics._bounds import log_difference
 from steelyard.numerics._checks import check_number
 from steelyard.numerics._surrogate_terms import (
     SurrogateTerms,
@@ -14,9 +14,11 @@ from steelyard.numerics._surrogate_terms import (
     below,
     bounded_exp,
     check_interval,
+    live_logp,
     ratio_and_advantages,
     token_advantages,
     unclipped,
+    working_dtype,
 )
 
 
@@ -174,11 +176,10 @@ def sequence_clipped(
             f"sequence_clipped takes one advantage per completion, (B,), got {tuple(advantages.shape)}: a completion "
             "has one ratio here, and no clip between it and many advantages. Use clipped for advantages per token."
         )
-    log_ratio_BT = log_difference(logp_BT, logp_old_BT.detach(), mask_BT)
-    # Summed in float64, so that the width a row was padded to does not reach the last bits of a float32 ratio.
-    total_B1 = log_ratio_BT.sum(dim=1, keepdim=True, dtype=torch.float64)
-    mean_B1 = (total_B1 / mask_BT.sum(dim=1, keepdim=True).clamp(min=1)).to(log_ratio_BT.dtype)
-    ratio_BT = bounded_exp(mean_B1, logp_BT.dtype).where(mask_BT, 1.0)
+    # In float64: the width a row was padded to does not reach the last bits of a float32 ratio.
+    log_ratio_BT = log_difference(logp_BT.double(), logp_old_BT.detach().double(), mask_BT)
+    mean_B1 = log_ratio_BT.sum(dim=1, keepdim=True) / mask_BT.sum(dim=1, keepdim=True).clamp(min=1)
+    ratio_BT = bounded_exp(mean_B1, logp_BT.dtype).to(working_dtype(logp_BT, logp_old_BT)).where(mask_BT, 1.0)
     return _clip(ratio_BT, advantages_BT.to(ratio_BT.dtype), eps_low=eps_low, eps_high=eps_high)
 
 
@@ -226,7 +227,7 @@ def cispo(
     check_number("eps_max", eps_max)
     ratio_BT, advantages_BT = ratio_and_advantages(logp_BT.detach(), logp_old_BT, advantages, mask_BT)
     weighted_BT = ratio_BT.clamp(max=eps_max) * advantages_BT
-    out = unclipped(weighted_BT * widened(logp_BT).masked_fill(~mask_BT, 0.0), ratio_BT)
+    out = unclipped(weighted_BT * live_logp(logp_BT, mask_BT), ratio_BT)
     return replace(out, capped_BT=above(ratio_BT, eps_max) & mask_BT)
 
 

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from steelyard.numerics._bounds import widened
-from steelyard.numerics._surrogate_terms import EDGE_STEPS, SurrogateTerms, ratio_and_advantages, unclipped
+from steelyard.numerics._surrogate_terms import EDGE_STEPS, SurrogateTerms, live_logp, ratio_and_advantages, unclipped
 from steelyard.numerics._surrogates_held import cispo, clipped, dual_clipped, sequence_clipped
 from steelyard.numerics.variants import READS
 
@@ -67,7 +66,7 @@ def policy_gradient(
         [[-0.5, -1.0]]
     """
     ratio_BT, advantages_BT = ratio_and_advantages(logp_BT.detach(), logp_old_BT, advantages, mask_BT)
-    return unclipped(advantages_BT * widened(logp_BT).masked_fill(~mask_BT, 0.0), ratio_BT)
+    return unclipped(advantages_BT * live_logp(logp_BT, mask_BT), ratio_BT)
 
 
 def importance(
