@@ -149,13 +149,15 @@ def mismatch_weight(
         )
     if name not in MISMATCH:
         raise ValueError(f"unknown mismatch weight {name!r}; choose one of {', '.join(MISMATCH)}")
+    if cap is None:
+        raise ValueError(f"mismatch weight {name!r} needs its cap, a number above 0, such as 2; got None")
     return MISMATCH[name](logp_old_BT, logp_behaviour_BT, mask_BT, cap=cap)
 
 
 def _ratio_and_cap(
     logp_old_BT: Tensor, logp_behaviour_BT: Tensor, mask_BT: Tensor, cap: float
 ) -> tuple[Float[Tensor, "B T"], float]:
-    """Return π_old/μ, 1 at masked places and inf where exp overflows, and the cap in the ratio's dtype."""
+    """Return π_old/μ, 1 at masked places and inf where exp overflows, and the cap, held inside the ratio's dtype."""
     check_number("mismatch_cap", cap)
     if not (logp_old_BT.shape == logp_behaviour_BT.shape == mask_BT.shape) or mask_BT.dim() != 2:
         raise ValueError(
@@ -165,7 +167,7 @@ def _ratio_and_cap(
     _check_finite("π_old", "the trainer's own forward pass failed there", logp_old_BT, mask_BT)
     _check_finite("μ", "store the sampler's log-prob of each sampled token with it", logp_behaviour_BT, mask_BT)
     log_ratio_BT = log_difference(logp_old_BT.detach(), logp_behaviour_BT.detach(), mask_BT)
-    return log_ratio_BT.exp(), min(cap, torch.finfo(log_ratio_BT.dtype).max)
+    return log_ratio_BT.exp(), min(cap, torch.finfo(log_ratio_BT.dtype).max / 2)
 
 
 def _check_finite(policy: str, way_out: str, logp_BT: Tensor, mask_BT: Tensor) -> None:
