@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from steelyard.numerics.estimators import pass_at_k
     from steelyard.numerics.kl import KL_ESTIMATORS, k1, k2, k3
     from steelyard.numerics.logprobs import token_entropy, token_logprobs
+    from steelyard.numerics.mismatch import MISMATCH, MismatchWeights, mismatch_weight
+    from steelyard.numerics.optim_parts import AdamWParts, adamw_parts
     from steelyard.numerics.reductions import (
         AGGREGATIONS,
         Denominators,
@@ -45,9 +47,12 @@ if TYPE_CHECKING:
     from steelyard.numerics.surrogates import (
         SURROGATES,
         SurrogateTerms,
+        cispo,
         clipped,
+        dual_clipped,
         importance,
         policy_gradient,
+        sequence_clipped,
         surrogate,
     )
     from steelyard.numerics.variants import VARIANTS, Objective
@@ -57,15 +62,21 @@ __all__ = [
     "AGGREGATIONS",
     "GROUP_RELATIVE",
     "KL_ESTIMATORS",
+    "MISMATCH",
     "SURROGATES",
     "VARIANTS",
+    "AdamWParts",
     "Denominators",
     "GroupSignal",
+    "MismatchWeights",
     "Objective",
     "SurrogateTerms",
+    "adamw_parts",
     "bandit",
     "batch_centred",
+    "cispo",
     "clipped",
+    "dual_clipped",
     "fixed_length",
     "group_centred",
     "group_signal",
@@ -75,9 +86,11 @@ __all__ = [
     "k2",
     "k3",
     "leave_one_out",
+    "mismatch_weight",
     "pass_at_k",
     "policy_gradient",
     "raw",
+    "sequence_clipped",
     "sequence_mean",
     "sequence_sum",
     "surrogate",
@@ -96,7 +109,11 @@ _HOME = {
     "kl": "KL_ESTIMATORS k1 k2 k3",
     "logprobs": "token_entropy token_logprobs",
     "reductions": "AGGREGATIONS Denominators fixed_length sequence_mean sequence_sum token_mean weighted_sum",
-    "surrogates": "SURROGATES SurrogateTerms clipped importance policy_gradient surrogate",
+    "mismatch": "MISMATCH MismatchWeights mismatch_weight",
+    "optim_parts": "AdamWParts adamw_parts",
+    "surrogates": (
+        "SURROGATES SurrogateTerms cispo clipped dual_clipped importance policy_gradient sequence_clipped surrogate"
+    ),
     "variants": "VARIANTS Objective",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
