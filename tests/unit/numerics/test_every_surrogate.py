@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from steelyard.numerics.reductions import Denominators, sequence_mean, weighted_sum
+from steelyard.numerics.reductions import AGGREGATIONS, Denominators, sequence_mean, weighted_sum
 from steelyard.numerics.surrogates import SURROGATES, SurrogateTerms, surrogate
 from steelyard.numerics.variants import READS
 
@@ -189,3 +189,39 @@ def test_each_token_has_its_own_advantage_and_none_gets_a_gradient(name: str):
     assert logp_BT.grad is not None
     assert logp_BT.grad.tolist() == [[2.0, -3.0]]
     assert advantages_BT.grad is None
+
+
+# ------------------------------------------------------------------ zero loss is not zero gradient (objectives §7)
+
+
+def on_policy(name: str, advantages: list[float], lengths: list[int], aggregation: str) -> tuple[float, Tensor]:
+    """Loss and its gradient with respect to logp on a fresh batch, one pass: π_old = logp.detach()."""
+    mask_BT = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    logp_BT = torch.full(mask_BT.shape, -1.0, dtype=torch.float64, requires_grad=True)
+    denominators = Denominators(n_sequences=len(lengths), n_tokens=sum(lengths), max_length=64)
+    terms = called(name, logp_BT, logp_BT.detach(), torch.tensor(advantages, dtype=torch.float64), mask_BT)
+    loss = -weighted_sum(terms.term_BT, AGGREGATIONS[aggregation](mask_BT, denominators=denominators), mask_BT)
+    return loss.item(), torch.autograd.grad(loss, logp_BT)[0]
+
+
+@pytest.mark.parametrize("lengths", [[3, 3, 3, 3], [1, 2, 40, 7]])
+@pytest.mark.parametrize("name", ALL)
+def test_c01_a_fresh_batch_has_loss_zero_and_a_gradient(name: str, lengths: list[int]):
+    advantages = [0.5, -0.5, -0.5, 0.5]
+    loss, grad_BT = on_policy(name, advantages, lengths, "sequence_mean")
+    assert abs(loss) < 1e-15
+    for row, (a, n) in enumerate(zip(advantages, lengths, strict=True)):
+        assert grad_BT[row, :n].tolist() == pytest.approx([-a / (4 * n)] * n)  # −(1/G) A_i / T_i
+        assert not grad_BT[row, n:].any()
+
+
+@pytest.mark.parametrize("name", [name for name in RATIOS if name != "cispo"])
+def test_c01_token_mean_over_unequal_lengths_is_not_zero(name: str):
+    assert on_policy(name, [1.0, -1.0], [2, 4], "token_mean")[0] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_c01_advantages_of_zero_have_neither(name: str):
+    loss, grad_BT = on_policy(name, [0.0, 0.0], [2, 4], "token_mean")
+    assert loss == 0.0
+    assert not grad_BT.any()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from steelyard.numerics.mismatch import MISMATCH
+from steelyard.numerics.optim_parts import AdamWParts
 from steelyard.numerics.reductions import AGGREGATIONS, Denominators, weighted_sum
 from steelyard.numerics.surrogates import SURROGATES, SurrogateTerms, surrogate
 from steelyard.numerics.variants import READS
@@ -109,3 +111,7 @@ def test_the_column_of_holds_names_the_flags_that_can_be_set():
 
 def test_each_mismatch_weight_has_its_row():
     assert [row[0] for row in table_after("Mismatch weights")[1:]] == list(MISMATCH)
+
+
+def test_each_part_of_an_optimizer_step_has_its_row():
+    assert [row[0] for row in table_after("Optimizer step")[1:]] == [field.name for field in fields(AdamWParts)]
