@@ -1,0 +1,5 @@
+"""`steelyard explain`: what a recipe, or the configuration of another trainer, really optimises."""
+
+from steelyard.run.explain.story import explain
+
+__all__ = ["explain"]
