@@ -225,3 +225,9 @@ def test_c01_advantages_of_zero_have_neither(name: str):
     loss, grad_BT = on_policy(name, [0.0, 0.0], [2, 4], "token_mean")
     assert loss == 0.0
     assert not grad_BT.any()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_advantages_in_float64_leave_float32_terms(name: str):
+    z, one = torch.zeros(1, 1), torch.ones(1, dtype=torch.float64)
+    assert called(name, z, z, one, torch.ones(1, 1).bool()).term_BT.dtype == torch.float32

@@ -61,6 +61,7 @@ def held(out: SurrogateTerms) -> str:
         (3.01, -2.0, -6.0, False, "cap"),
         (3.0, -1.0, -3.0, True, ""),
         (10.0, 0.0, 0.0, False, ""),
+        (0.1, 0.0, 0.0, False, ""),
     ],
 )
 def test_c11_dual_clip_reference_values(ratio: float, advantage: float, value: float, flows: bool, holds: str):
