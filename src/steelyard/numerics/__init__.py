@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         GROUP_RELATIVE,
         GroupSignal,
         batch_centred,
+        batch_standardised,
         group_centred,
         group_signal,
         group_standardised,
@@ -55,6 +56,15 @@ if TYPE_CHECKING:
         sequence_clipped,
         surrogate,
     )
+    from steelyard.numerics.values import (
+        ValueLossTerms,
+        ValueTargets,
+        explained_variance,
+        gae,
+        token_rewards,
+        value_loss,
+        whitened,
+    )
     from steelyard.numerics.variants import VARIANTS, Objective
 
 __all__ = [
@@ -71,13 +81,18 @@ __all__ = [
     "MismatchWeights",
     "Objective",
     "SurrogateTerms",
+    "ValueLossTerms",
+    "ValueTargets",
     "adamw_parts",
     "bandit",
     "batch_centred",
+    "batch_standardised",
     "cispo",
     "clipped",
     "dual_clipped",
+    "explained_variance",
     "fixed_length",
+    "gae",
     "group_centred",
     "group_signal",
     "group_standardised",
@@ -97,13 +112,16 @@ __all__ = [
     "token_entropy",
     "token_logprobs",
     "token_mean",
+    "token_rewards",
+    "value_loss",
     "weighted_sum",
+    "whitened",
 ]
 
 _HOME = {
     "advantages": (
-        "ADVANTAGES GROUP_RELATIVE GroupSignal batch_centred group_centred group_signal group_standardised "
-        "leave_one_out raw"
+        "ADVANTAGES GROUP_RELATIVE GroupSignal batch_centred batch_standardised group_centred group_signal "
+        "group_standardised leave_one_out raw"
     ),
     "estimators": "pass_at_k",
     "kl": "KL_ESTIMATORS k1 k2 k3",
@@ -114,6 +132,7 @@ _HOME = {
     "surrogates": (
         "SURROGATES SurrogateTerms cispo clipped dual_clipped importance policy_gradient sequence_clipped surrogate"
     ),
+    "values": "ValueLossTerms ValueTargets explained_variance gae token_rewards value_loss whitened",
     "variants": "VARIANTS Objective",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}

@@ -1,4 +1,4 @@
-"""The groups of a batch, formed by id, and the test for constant ones."""
+"""The groups of a batch, formed by id, and the test for numbers that are constant but for rounding."""
 
 from dataclasses import dataclass
 
@@ -40,13 +40,12 @@ class Groups:
         zeros_P = torch.zeros_like(ids_P, dtype=torch.float64)
         max_P = zeros_P.scatter_reduce(0, kept_B, rewards_kept_B, "amax", include_self=False)
         min_P = zeros_P.scatter_reduce(0, kept_B, rewards_kept_B, "amin", include_self=False)
-        largest_P = torch.maximum(max_P.abs(), min_P.abs())
         return cls(
             rewards_B=safe_B,
             scored_B=scored_B,
             index_B=index_B,
             count_P=count_P,
-            constant_P=max_P - min_P <= ROUNDING_STEPS * resolution * largest_P,
+            constant_P=constant(min_P, max_P, resolution=resolution),
         )
 
     def sum(self, values_B: Tensor) -> Tensor:
@@ -63,6 +62,20 @@ def _numbered(group_ids_B: Tensor) -> tuple[Int[Tensor, " P"], Int[Tensor, " B"]
     return ids_P, torch.searchsorted(ids_P, group_ids_B.contiguous())
 
 
+def constant(min_X: Tensor, max_X: Tensor, *, resolution: float) -> Tensor:
+    """Return whether numbers between these two are equal to rounding: max − min ≤ 8 · resolution · max|x|."""
+    return max_X - min_X <= ROUNDING_STEPS * resolution * torch.maximum(max_X.abs(), min_X.abs())
+
+
+def check_resolution(resolution: float) -> None:
+    """Raise ValueError unless this is the rounding unit of some dtype."""
+    if not (0.0 < resolution < 1.0 / ROUNDING_STEPS):
+        raise ValueError(
+            f"resolution must be the rounding unit of the dtype in which the numbers were computed, such as 2.22e-16, "
+            f"got {resolution}"
+        )
+
+
 def check_rewards(rewards_B: Tensor, group_ids_B: Tensor, scored_B: Tensor, resolution: float) -> None:
     """Raise ValueError, with shapes or values, for arguments that are no batch of rewards."""
     shapes = [tuple(x.shape) for x in (rewards_B, group_ids_B, scored_B)]
@@ -71,15 +84,19 @@ def check_rewards(rewards_B: Tensor, group_ids_B: Tensor, scored_B: Tensor, reso
             f"rewards, group ids and scored must be three vectors of one length, got shapes {shapes[0]}, {shapes[1]}, "
             f"{shapes[2]}"
         )
-    if not (0.0 < resolution < 1.0 / ROUNDING_STEPS):
+    if not rewards_B.is_floating_point() or group_ids_B.is_floating_point() or scored_B.dtype != torch.bool:
         raise ValueError(
-            f"resolution must be the rounding unit of the rewards' dtype, such as 2.22e-16, got {resolution}"
+            f"rewards must be floating point (advantages are fractions), group ids integers and scored bool, got "
+            f"{rewards_B.dtype}, {group_ids_B.dtype} and {scored_B.dtype}"
         )
-    bad_B = scored_B & ~(rewards_B.double().abs() <= REWARD_LIMIT)
+    check_resolution(resolution)
+    # An advantage is at most max − min, twice this, and must fit in the dtype of the rewards.
+    limit = min(REWARD_LIMIT, torch.finfo(rewards_B.dtype).max / 2)
+    bad_B = scored_B & ~(rewards_B.double().abs() <= limit)
     if bool(bad_B.any()):
         places = [place for place, bad in enumerate(bad_B) if bad][:8]
         values = [float(rewards_B[place]) for place in places]
         raise ValueError(
-            f"scored rewards must be finite (|r| ≤ {REWARD_LIMIT:g}), got {values} at places {places}; mark a completion "
+            f"scored rewards must be finite (|r| ≤ {limit:g} in {rewards_B.dtype}), got {values} at places {places}; mark a completion "
             "that could not be judged as unscored"
         )

@@ -19,17 +19,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from steelyard.numerics._checks import check_number
 from steelyard.numerics._groups import Groups, check_rewards
-from steelyard.numerics.variants import GROUP_RELATIVE
+from steelyard.numerics.variants import GROUP_RELATIVE, STANDARDISED
 
 __all__ = [
     "ADVANTAGES",
     "GROUP_RELATIVE",
+    "STANDARDISED",
     "STD_DELTA",
     "AdvantageFn",
     "GroupSignal",
     "advantages",
     "batch_centred",
+    "batch_standardised",
     "group_centred",
     "group_signal",
     "group_standardised",
@@ -38,7 +41,7 @@ __all__ = [
 ]
 
 STD_DELTA = 1e-6
-"""δ, added to the standard deviation of a group that is *not* constant; in reward units."""
+"""δ, added to the standard deviation of numbers that are *not* constant, after the root; in their units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +191,7 @@ def group_standardised(
         >>> [round(a, 3) for a in a_B.tolist()]
         [1.732, -0.577, -0.577, -0.577]
     """
-    if ddof not in (0, 1):
-        raise ValueError(f"ddof must be 0 (population) or 1 (sample), got {ddof}")
+    check_number("ddof", ddof)
     centred_B, groups = _centred(rewards_B, group_ids_B, scored_B, resolution)
     free_P = (groups.count_P - ddof).clamp(min=1)  # a lone member is already 0; only 0/0 is kept away
     std_P = (groups.sum(centred_B**2) / free_P).sqrt()
@@ -230,8 +232,55 @@ def leave_one_out(
     return (factor_P[groups.index_B] * centred_B).to(rewards_B.dtype)
 
 
+def batch_standardised(
+    rewards_B: Float[Tensor, " B"],
+    group_ids_B: Int[Tensor, " B"],
+    scored_B: Bool[Tensor, " B"],
+    *,
+    resolution: float,
+    ddof: int,
+) -> Float[Tensor, " B"]:
+    r"""Return the group-centred reward divided by the deviation of the batch, as REINFORCE++ with a baseline uses it.
+
+    A_b = c_b / (std + δ),   c_b = r_b − mean of the group of b,   std² = (1/(N − ddof)) Σ_j c_j²
+
+    REINFORCE++: arXiv:2501.03262. N counts the scored completions that have a baseline (groups of two or
+    more scored members) over the whole batch handed in, those of constant groups included, with c = 0. The
+    mean of c is 0 in each group, so none is taken off again. δ is `STD_DELTA` = 1e-6, added after the root.
+
+    One scale for all groups: prompts keep their weights against each other, which `group_standardised`
+    changes. Dead groups make the deviation smaller, and so the other advantages larger.
+
+    Args:
+        rewards_B: r, finite where scored; may be nan elsewhere.
+        group_ids_B: Equal for completions that are weighed against each other.
+        scored_B: True where the completion has a reward.
+        resolution: Rounding unit of the dtype in which the rewards were computed, above 0.
+        ddof: 0 (population) or 1 (sample).
+
+    Returns:
+        The advantages, a pure number; exactly 0 in a constant group, for a lone member and at
+        unscored places.
+
+    Raises:
+        ValueError: If lengths differ, a scored reward is not finite, or ddof is neither 0 nor 1.
+
+    Example:
+        >>> r, ids = torch.tensor([3.0, 1.0, 0.5, 0.5]), torch.tensor([0, 0, 1, 1])
+        >>> a_B = batch_standardised(r, ids, torch.ones(4).bool(), resolution=2.22e-16, ddof=0)
+        >>> [round(a, 3) for a in a_B.tolist()]
+        [1.414, -1.414, 0.0, 0.0]
+    """
+    check_number("ddof", ddof)
+    centred_B, groups = _centred(rewards_B, group_ids_B, scored_B, resolution)
+    n_with_baseline = groups.count_P[groups.count_P > 1].sum()
+    free = (n_with_baseline - ddof).clamp(min=1)  # without a baseline all are already 0; only 0/0 is kept away
+    std = ((centred_B**2).sum() / free).sqrt()
+    return (centred_B / (std + STD_DELTA)).to(rewards_B.dtype)
+
+
 AdvantageFn = Callable[..., Tensor]
-"""(rewards_B, group_ids_B, scored_B, *, resolution) → advantages_B; group_standardised takes ddof too."""
+"""(rewards_B, group_ids_B, scored_B, *, resolution) → advantages_B; those of `STANDARDISED` take ddof too."""
 
 ADVANTAGES: Mapping[str, AdvantageFn] = MappingProxyType(
     {
@@ -240,9 +289,11 @@ ADVANTAGES: Mapping[str, AdvantageFn] = MappingProxyType(
         "group_centred": group_centred,
         "group_standardised": group_standardised,
         "leave_one_out": leave_one_out,
+        "batch_standardised": batch_standardised,
     }
 )
-"""By the name that recipes use; call through `advantages` when the name is data."""
+"""By the name that recipes use; call through `advantages` when the name is data. `gae` is not among them: it
+needs a value per token, and is a function of `steelyard.numerics.values`."""
 
 
 def advantages(
@@ -262,28 +313,32 @@ def advantages(
         group_ids_B: Equal for completions that are weighed against each other.
         scored_B: True where the completion has a reward.
         resolution: Rounding unit of the dtype in which the rewards were computed, above 0.
-        ddof: 0 or 1 for group_standardised, None for the others, which have no deviation.
+        ddof: 0 or 1 for those of `STANDARDISED`, None for the others, which have no deviation.
 
     Returns:
         The advantages; 0 at unscored places.
 
     Raises:
-        ValueError: If the name is unknown, or ddof is missing or has no place in the formula.
+        ValueError: If the name is unknown or `gae`, or ddof is missing or has no place in the formula.
 
     Example:
         >>> r, ids, scored = torch.tensor([1.0, 0.0]), torch.zeros(2).long(), torch.ones(2).bool()
         >>> advantages("group_centred", r, ids, scored, resolution=2.22e-16, ddof=None).tolist()
         [0.5, -0.5]
     """
+    if name == "gae":
+        raise ValueError(
+            "advantage 'gae' needs a value and a reward per token: call steelyard.numerics.values.gae, then whitened"
+        )
     if name not in ADVANTAGES:
         raise ValueError(f"unknown advantage {name!r}; choose one of {', '.join(ADVANTAGES)}")
-    if name != "group_standardised":
-        if ddof is not None:
-            raise ValueError(f"advantage {name!r} has no standard deviation, so ddof={ddof} would never be read")
-        return ADVANTAGES[name](rewards_B, group_ids_B, scored_B, resolution=resolution)
-    if ddof is None:
-        raise ValueError("advantage 'group_standardised' needs ddof: 0 (population) or 1 (sample)")
-    return group_standardised(rewards_B, group_ids_B, scored_B, resolution=resolution, ddof=ddof)
+    if name in STANDARDISED:
+        if ddof is None:
+            raise ValueError(f"advantage {name!r} needs ddof: 0 (population) or 1 (sample)")
+        return ADVANTAGES[name](rewards_B, group_ids_B, scored_B, resolution=resolution, ddof=ddof)
+    if ddof is not None:
+        raise ValueError(f"advantage {name!r} has no standard deviation, so ddof={ddof} would never be read")
+    return ADVANTAGES[name](rewards_B, group_ids_B, scored_B, resolution=resolution)
 
 
 def group_signal(

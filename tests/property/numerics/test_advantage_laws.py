@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from steelyard.numerics.advantages import ADVANTAGES, GROUP_RELATIVE, advantages, group_signal
+from steelyard.numerics.advantages import ADVANTAGES, GROUP_RELATIVE, STANDARDISED, advantages, group_signal
 
 EPS = sys.float_info.epsilon
 CENTRED = sorted(GROUP_RELATIVE | {"batch_centred"})
-SCALES = sorted(set(ADVANTAGES) - {"group_standardised"})
+SCALES = sorted(set(ADVANTAGES) - STANDARDISED)
+SEES_ONE_GROUP = sorted(GROUP_RELATIVE - {"batch_standardised"})
 
 Batch = tuple[Tensor, Tensor, Tensor]
 
@@ -28,7 +29,7 @@ def batches(draw: st.DrawFn, *, all_scored: bool = False) -> Batch:
 
 
 def compute(name: str, batch: Batch) -> Tensor:
-    return advantages(name, *batch, resolution=EPS, ddof=0 if name == "group_standardised" else None)
+    return advantages(name, *batch, resolution=EPS, ddof=0 if name in STANDARDISED else None)
 
 
 @pytest.mark.parametrize("name", CENTRED)
@@ -53,13 +54,13 @@ def test_scale_of_all_rewards_scales_the_advantages(name: str, batch: Batch, sca
     torch.testing.assert_close(scaled, scale * compute(name, batch), atol=1e-12 * scale, rtol=1e-9)
 
 
+@pytest.mark.parametrize("name", sorted(STANDARDISED))
 @pytest.mark.parametrize("ddof", [0, 1])
 @given(batch=batches(), scale=st.floats(1.0, 1e6))
-def test_scale_of_all_rewards_leaves_standardised_advantages(ddof: int, batch: Batch, scale: float):
+def test_scale_of_all_rewards_leaves_standardised_advantages(name: str, ddof: int, batch: Batch, scale: float):
     rewards_B, ids_B, scored_B = batch
     one, other = (
-        advantages("group_standardised", r_B, ids_B, scored_B, resolution=EPS, ddof=ddof)
-        for r_B in (rewards_B, rewards_B * scale)
+        advantages(name, r_B, ids_B, scored_B, resolution=EPS, ddof=ddof) for r_B in (rewards_B, rewards_B * scale)
     )
     # δ = 1e-6 beside a deviation of at least 1/64 · √(1/12): exact only for δ = 0.
     torch.testing.assert_close(one, other, atol=0, rtol=1e-3)
@@ -117,7 +118,7 @@ def test_unscored_members_are_as_if_they_were_not_there(name: str, batch: Batch)
     torch.testing.assert_close(found[scored_B], kept, atol=1e-14, rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", sorted(GROUP_RELATIVE))
+@pytest.mark.parametrize("name", SEES_ONE_GROUP)
 @given(batch=batches())
 def test_a_group_does_not_see_the_others(name: str, batch: Batch):
     rewards_B, ids_B, scored_B = batch
@@ -126,6 +127,26 @@ def test_a_group_does_not_see_the_others(name: str, batch: Batch):
         in_B = ids_B == group
         alone = compute(name, (rewards_B[in_B], ids_B[in_B], scored_B[in_B]))
         torch.testing.assert_close(found[in_B], alone, atol=1e-14, rtol=1e-13)
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+@given(batch=batches())
+def test_batch_standardised_advantages_have_deviation_one_over_those_with_a_baseline(ddof: int, batch: Batch):
+    _, ids_B, scored_B = batch
+    found = advantages("batch_standardised", *batch, resolution=EPS, ddof=ddof)
+    size_B = torch.tensor([int((scored_B & (ids_B == group)).sum()) for group in ids_B])
+    with_baseline = found[scored_B & (size_B > 1)]
+    if found.any():
+        assert with_baseline.std(correction=ddof).item() == pytest.approx(
+            1.0, rel=1e-3
+        )  # δ beside at least 1/64 · 1/√12
+
+
+@given(batch=batches())
+def test_batch_standardised_keeps_the_weights_of_groups_against_each_other(batch: Batch):
+    centred, found = compute("group_centred", batch), compute("batch_standardised", batch)
+    scale = found.abs().sum() / centred.abs().sum().clamp(min=1e-300)
+    torch.testing.assert_close(found, scale * centred, atol=1e-12, rtol=1e-9)
 
 
 @given(batch=batches())

@@ -9,9 +9,12 @@ from steelyard.numerics import variants
 from steelyard.numerics.advantages import (
     ADVANTAGES,
     GROUP_RELATIVE,
+    STANDARDISED,
+    STD_DELTA,
     GroupSignal,
     advantages,
     batch_centred,
+    batch_standardised,
     group_centred,
     group_signal,
     group_standardised,
@@ -35,7 +38,7 @@ def batch(groups: list[list[float]]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def by_name(name: str, rewards_B: Tensor, ids_B: Tensor, scored_B: Tensor, *, resolution: float = EPS64) -> Tensor:
-    ddof = 0 if name == "group_standardised" else None
+    ddof = 0 if name in STANDARDISED else None
     return advantages(name, rewards_B, ids_B, scored_B, resolution=resolution, ddof=ddof)
 
 
@@ -60,6 +63,31 @@ def test_c02_sample_or_population_deviation_is_named():
     torch.testing.assert_close(sample, f64([1.5, -0.5, -0.5, -0.5]), atol=5e-5, rtol=0)
     torch.testing.assert_close(population, f64([1.7321, -0.5774, -0.5774, -0.5774]), atol=1e-4, rtol=0)
     assert group_centred(*args, resolution=EPS64).tolist() == [0.75, -0.25, -0.25, -0.25]
+
+
+@pytest.mark.parametrize(("ddof", "size"), [(0, 1.22474), (1, 1.11803)])
+def test_c02_batch_standardised_names_its_deviation_too(ddof: int, size: float):
+    # c = (.5, −.5, −.5, 0, 0, .5): Σ c² = 1 over N = 6, so std = √(1/6) or √(1/5).
+    args = batch([[1.0, 0.0], [0.0, 0.5, 0.5, 1.0]])
+    found = batch_standardised(*args, resolution=EPS64, ddof=ddof)
+    torch.testing.assert_close(found, f64([size, -size, -size, 0, 0, size]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_one_group_is_the_batch(ddof: int):
+    args = batch([[1.0, 0.0, 0.0, 0.0]])
+    one = batch_standardised(*args, resolution=EPS64, ddof=ddof)
+    torch.testing.assert_close(one, group_standardised(*args, resolution=EPS64, ddof=ddof), rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_batch_standardised_counts_those_with_a_baseline(ddof: int):
+    # A constant pair counts with 0, so std² = 2/(4 − ddof); a lone member and unscored ones do not count.
+    rewards_B, ids_B = f64([3.0, 1.0, 0.7, 0.7, 9.0, math.nan, 4.0]), torch.tensor([0, 0, 1, 1, 2, 0, 3])
+    scored_B = torch.tensor([True, True, True, True, True, False, False])
+    size = 1 / (math.sqrt(2 / (4 - ddof)) + STD_DELTA)
+    found = batch_standardised(rewards_B, ids_B, scored_B, resolution=EPS64, ddof=ddof)
+    assert found.tolist() == [pytest.approx(size), pytest.approx(-size), 0, 0, 0, 0, 0]
 
 
 def test_leave_one_out_reference():
@@ -125,6 +153,23 @@ def test_c18_ids_in_a_strided_view_of_any_integer_type():
     assert out_B.tolist() == [-1.0, 0.0, 1.0]
 
 
+@pytest.mark.parametrize("name", sorted(ADVANTAGES))
+def test_c18_where_a_completion_stands_does_not_matter(name: str):
+    args = batch([[1.0, 3.0], [5.0], [0.0, 0.25, 0.5]])
+    order_B = torch.tensor([3, 0, 2, 4, 1, 5])
+    found = by_name(name, *(x[order_B] for x in args))
+    torch.testing.assert_close(found, by_name(name, *args)[order_B], rtol=1e-15, atol=1e-16)
+
+
+@pytest.mark.parametrize("name", sorted(GROUP_RELATIVE))
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_c18_groups_of_one_are_all_zero(name: str, ddof: int):
+    args = batch([[1.0], [3.0], [5.0]])
+    found = advantages(name, *args, resolution=EPS64, ddof=ddof if name in STANDARDISED else None)
+    assert found.tolist() == [0.0, 0.0, 0.0]
+    assert group_signal(*args, resolution=EPS64).n_short == 3
+
+
 @pytest.mark.parametrize("name", sorted(GROUP_RELATIVE))
 def test_a_lone_member_has_no_baseline(name: str):
     args = batch([[5.0], [1.0, 3.0]])
@@ -136,6 +181,34 @@ def test_c20_a_rejected_row_leaves_the_baseline_too():
     scored_B = torch.tensor([True, True, False])
     out_B = group_standardised(f64([1.0, 0.0, 10.0]), torch.zeros(3).long(), scored_B, resolution=EPS64, ddof=1)
     torch.testing.assert_close(out_B, f64([0.7071, -0.7071, 0.0]), atol=5e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", sorted(GROUP_RELATIVE | {"batch_centred"}))
+@pytest.mark.parametrize("ids", [[0, 0, 0, 1, 1], [4, 4, 4, -1, -1]])
+def test_c20_a_rejected_row_leaves_every_baseline(name: str, ids: list[int]):
+    rewards_B, ids_B = f64([1.0, 0.0, 10.0, 0.0, 0.5]), torch.tensor(ids)
+    scored_B = torch.tensor([True, True, False, True, True])
+    found = by_name(name, rewards_B, ids_B, scored_B)
+    without = by_name(name, rewards_B[scored_B], ids_B[scored_B], scored_B[scored_B])
+    assert found[scored_B].tolist() == without.tolist()
+    assert found[2].item() == 0.0
+
+
+@pytest.mark.parametrize("name", sorted(ADVANTAGES))
+def test_c08_a_batch_without_a_scored_completion_is_zero(name: str):
+    args = (f64([math.nan, 1.0, math.inf, -1e300]), torch.tensor([0, 0, 1, 1]), torch.zeros(4).bool())
+    assert by_name(name, *args).tolist() == [0.0] * 4
+    assert group_signal(*args, resolution=EPS64).n_short == 2
+
+
+@pytest.mark.parametrize("name", sorted(GROUP_RELATIVE))
+def test_c24_a_reward_of_none_is_unscored_not_zero(name: str):
+    rewards = [1.0, None, 0.5, None]
+    rewards_B = f64([math.nan if r is None else r for r in rewards])
+    scored_B = torch.tensor([r is not None for r in rewards])
+    found = by_name(name, rewards_B, torch.zeros(4).long(), scored_B)
+    assert found[0].item() == -found[2].item() > 0
+    assert found[[1, 3]].tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", sorted(ADVANTAGES))
@@ -179,10 +252,34 @@ def test_an_empty_batch_is_empty(name: str):
 
 
 @pytest.mark.parametrize("name", sorted(ADVANTAGES))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_the_dtype_of_the_rewards_is_kept(name: str, dtype: torch.dtype):
     rewards_B, ids_B, scored_B = batch([[1.0, 0.0]])
-    assert by_name(name, rewards_B.to(dtype), ids_B, scored_B).dtype == dtype
+    found = by_name(name, rewards_B.to(dtype), ids_B, scored_B)
+    assert found.dtype == dtype
+    assert found.tolist() == by_name(name, rewards_B, ids_B, scored_B).to(dtype).tolist()
+
+
+@pytest.mark.parametrize("name", sorted(ADVANTAGES))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_largest_reward_has_a_finite_advantage_and_the_next_is_refused(name: str, dtype: torch.dtype):
+    limit = min(1e100, torch.finfo(dtype).max / 2)
+    pair_B, ids_B, scored_B = torch.tensor([limit, -limit], dtype=dtype), torch.zeros(2).long(), torch.ones(2).bool()
+    assert by_name(name, pair_B, ids_B, scored_B, resolution=1e-3).isfinite().all()
+    above = limit * (1 + 2 * torch.finfo(dtype).eps)
+    with pytest.raises(ValueError, match=rf"must be finite \(\|r\| ≤ .* in {dtype}\)"):
+        by_name(name, torch.tensor([above, 0.0], dtype=dtype), ids_B, scored_B)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", sorted(ADVANTAGES))
+def test_a_dtype_that_would_cut_advantages_off_is_refused(name: str):
+    rewards_B, ids_B, scored_B = batch([[1.0, 0.0]])
+    for wrong in ((rewards_B.long(), ids_B, scored_B), (rewards_B, ids_B.double(), scored_B)):
+        with pytest.raises(ValueError, match="rewards must be floating point"):
+            by_name(name, *wrong)
+    with pytest.raises(ValueError, match=r"scored bool, got torch\.float64, torch\.int64 and torch\.int64"):
+        by_name(name, rewards_B, ids_B, scored_B.long())
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -206,13 +303,18 @@ def test_every_choice_is_read_or_refused():
         advantages("grpo", *args, resolution=EPS64, ddof=None)
     with pytest.raises(ValueError, match="ddof=1 would never be read"):
         advantages("group_centred", *args, resolution=EPS64, ddof=1)
-    with pytest.raises(ValueError, match="needs ddof"):
-        advantages("group_standardised", *args, resolution=EPS64, ddof=None)
-    with pytest.raises(ValueError, match="ddof must be 0"):
-        group_standardised(*args, resolution=EPS64, ddof=2)
+    with pytest.raises(
+        ValueError, match=r"'gae' needs a value and a reward per token: call steelyard\.numerics\.values"
+    ):
+        advantages("gae", *args, resolution=EPS64, ddof=0)
+    for name in STANDARDISED:
+        with pytest.raises(ValueError, match=f"'{name}' needs ddof"):
+            advantages(name, *args, resolution=EPS64, ddof=None)
+        with pytest.raises(ValueError, match="ddof must be 0"):
+            advantages(name, *args, resolution=EPS64, ddof=2)
 
 
 def test_the_tables_of_names_and_of_functions_agree():
-    assert tuple(ADVANTAGES) == variants.ADVANTAGE_NAMES
+    assert (*ADVANTAGES, "gae") == variants.ADVANTAGE_NAMES  # gae takes values: steelyard.numerics.values
     assert set(ADVANTAGES) > GROUP_RELATIVE
     assert all(function.__name__ == name for name, function in ADVANTAGES.items())
