@@ -163,12 +163,6 @@ def main() -> None:
     args = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"bandit": {}, "booking": {}}
     found["machine"] = _machine()
-    for variant in args.variants:
-        for rate in BANDIT_RATES:
-            key = f"{variant}/{rate:g}"
-            if key not in found["bandit"]:
-                found["bandit"][key] = bandit(variant, rate)
-        _write(found)
     wanted = [(v, s, p) for p in args.passes for s in range(args.seeds) for v in args.variants]
     missing = [(v, s, p) for v, s, p in wanted if f"{v}/passes={p}/seed={s}" not in found["booking"]]
     with ThreadPoolExecutor(args.jobs) as pool:
@@ -184,6 +178,13 @@ def main() -> None:
                 job.result()["after"],
                 flush=True,
             )
+
+    for variant in args.variants:
+        for rate in BANDIT_RATES:
+            key = f"{variant}/{rate:g}"
+            if key not in found["bandit"]:
+                found["bandit"][key] = bandit(variant, rate)
+        _write(found)
 
 
 def _write(found: dict[str, object]) -> None:

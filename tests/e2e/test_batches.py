@@ -77,12 +77,12 @@ def test_dead_groups_are_replaced_recorded_and_counted(cli, task):
 
 def test_the_filter_looks_at_the_primary_reward_only(cli, task):
     """The overlong penalty tells answers apart, and the group is still dead."""
-    overlong = ("reward.overlong_buffer=8", "rollout.max_dead_groups=3", "reward.function=constants.py:one")
-    result = cli("train", task, *DYNAMIC, *overlong)
+    overlong = ("reward.overlong_buffer=64", "rollout.max_new_tokens=64", "rollout.temperature=3.0")
+    overlong = (*overlong, "rollout.group_size=8", "reward.function=constants.py:one")
+    result = cli("train", task, *DYNAMIC, *overlong, "rollout.max_dead_groups=3")
     assert result.code == 1
     assert "3 all 1" in result.err
-    kept = cli("train", task, *QUICK, *overlong[:1], overlong[2], "run.dir=kept", "rollout.temperature=3.0")
-    with ledger(kept) as reader:
+    with ledger(cli("train", task, *QUICK, *overlong, "run.dir=kept")) as reader:
         rows = reader.updates()
     assert any(any(row.advantages) for row in rows)
     assert all(row.groups_informative == 0 for row in rows)

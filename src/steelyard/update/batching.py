@@ -85,7 +85,11 @@ def cut(rows: Sequence[TrainRow], *, token_budget: int, pad_id: int) -> list[Mic
     """Cut rows into micro-batches of at most `token_budget` padded tokens, never changing their content.
 
     A row that is longer than the budget stands alone.
+
+    Raises:
+        ValueError: If a row has no sampled token.
     """
+    _check_tokens(rows)
     alike: dict[tuple[int, int], list[int]] = {}
     for index, row in enumerate(rows):
         alike.setdefault((len(row.prompt_ids), row.width), []).append(index)
@@ -94,6 +98,15 @@ def cut(rows: Sequence[TrainRow], *, token_budget: int, pad_id: int) -> list[Mic
         count = max(1, token_budget // (prompt_length + width))
         batches += [_pad(rows, members[first : first + count], pad_id) for first in range(0, len(members), count)]
     return batches
+
+
+def _check_tokens(rows: Sequence[TrainRow]) -> None:
+    empty = [index for index, row in enumerate(rows) if not row.token_ids]
+    if empty:
+        raise ValueError(
+            f"rows {empty[:8]} have no sampled token: even an answer that stops at once has its stop token. Leave "
+            "completions without one out of the batch"
+        )
 
 
 def _pad(rows: Sequence[TrainRow], members: list[int], pad_id: int) -> MicroBatch:

@@ -98,7 +98,9 @@ def test_the_entropy_bonus_written_out(model64):
         (-0.05 * entropy.mean() / len(LENGTHS)).backward()
     expected = torch.cat([p.grad.flatten() for p in model64.parameters()])
     assert expected.norm() > 1e-4
-    assert (with_bonus - without - expected).norm() <= 1e-9 * expected.norm()
+    assert (
+        with_bonus - without - expected
+    ).norm() <= 1e-5 * expected.norm()  # transformers computes its norms in float32
 
 
 def test_the_bonus_alone_raises_the_entropy(model):
@@ -131,7 +133,7 @@ def test_truncate_and_mask_written_out(model64):
         weighed = gradient(model64, GRPO.overridden(mismatch_weight=weight), batch=shifted)
         scaled = [replace(row, advantage=row.advantage * (1.25, 1, 1, 1, last)[i]) for i, row in enumerate(batch)]
         expected = gradient(model64, batch=scaled)
-        assert (weighed - expected).norm() <= 1e-9 * expected.norm()
+        assert (weighed - expected).norm() <= 1e-5 * expected.norm()  # transformers computes its norms in float32
         stats = learner(model64, GRPO.overridden(mismatch_weight=weight), lr=0.0).update(shifted).steps[0]
         assert stats.mismatch_share == pytest.approx(LENGTHS[4] / sum(LENGTHS))
 
