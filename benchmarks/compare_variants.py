@@ -124,7 +124,16 @@ def booking(variant: str, seed: int, passes: int, directory: Path) -> dict[str, 
     start = time.perf_counter()
     code, error = 0, ""
     if not (run / "card.json").is_file():
-        command = [sys.executable, "-m", "steelyard", "train", "recipes/booking.toml", "run.threads=1", *overrides]
+        command = [
+            sys.executable,
+            "-m",
+            "steelyard",
+            "train",
+            "recipes/booking.toml",
+            "run.threads=1",
+            "eval.every=40",
+            *overrides,
+        ]
         done = subprocess.run(
             command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}
         )

@@ -1,13 +1,10 @@
 """Shaping of rewards by length."""
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 
-def soft_overlong(
-    lengths_B: Int[Tensor, " B"], *, max_length: int, buffer: int, penalty: float
-) -> Float[Tensor, " B"]:
+def soft_overlong(lengths_B: Int[Tensor, " B"], *, max_length: int, buffer: int, penalty: float) -> Float[Tensor, " B"]:
     r"""Return what each completion loses for coming close to the length limit, as DAPO's soft overlong punishment.
 
     s_b = −penalty · clip( (T_b − (L_max − buffer)) / buffer , 0, 1 )
