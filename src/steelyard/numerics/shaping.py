@@ -36,6 +36,7 @@ def soft_overlong(lengths_B: Int[Tensor, " B"], *, max_length: int, buffer: int,
     if not 0.0 < penalty < float("inf"):
         raise ValueError(f"penalty must be finite and above 0, got {penalty}")
     if bool(((lengths_B < 0) | (lengths_B > max_length)).any()):
-        raise ValueError(f"lengths must lie in [0, max_length = {max_length}], got {lengths_B.tolist()}")
+        found = [int(length) for length in lengths_B]
+        raise ValueError(f"lengths must lie in [0, max_length = {max_length}], got {found}")
     over_B = (lengths_B - (max_length - buffer)).double() / buffer
     return -penalty * over_B.clamp(0.0, 1.0)

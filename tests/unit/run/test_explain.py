@@ -231,7 +231,7 @@ def run(monkeypatch, *args: str) -> int:
     monkeypatch.setattr(sys, "argv", ["steelyard", *args])
     with pytest.raises(SystemExit) as left:
         main()
-    return left.value.code
+    return int(left.value.code or 0)
 
 
 def test_the_command_prints_the_story_or_the_reason_and_leaves_with_0_or_2(monkeypatch, capsys):

@@ -92,10 +92,12 @@ def test_the_value_gradient_is_that_of_the_loss_written_out(model64):
     tally = job.gradient(rows)
     ours = torch.cat([p.grad.flatten() for p in job.critic.backbone.parameters()])
     job.critic.zero_grad()
+    backbone = job.critic.backbone
+    assert backbone is not None
     total = torch.zeros((), dtype=torch.float64)
     for row in rows:
         ids = torch.tensor([[*row.prompt_ids, *row.token_ids]])
-        hidden = job.critic.backbone(input_ids=ids).last_hidden_state[0, len(row.prompt_ids) - 1 : -1]
+        hidden = backbone(input_ids=ids).last_hidden_state[0, len(row.prompt_ids) - 1 : -1]
         values = job.critic.head(hidden).squeeze(-1)
         held = row.values + (values - row.values).clamp(-0.05, 0.05)
         total = total + (0.5 * torch.maximum((values - row.returns) ** 2, (held - row.returns) ** 2)).sum()

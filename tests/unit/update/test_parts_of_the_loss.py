@@ -10,7 +10,7 @@ from steelyard.numerics.variants import VARIANTS, Objective
 from steelyard.update.batching import TrainRow
 from steelyard.update.config import OptimizerSection, UpdateSection
 from steelyard.update.hashing import parameter_hash
-from steelyard.update.learner import Learner
+from steelyard.update.learner import Learner, UpdateStats
 
 GRPO = VARIANTS["grpo"].overridden(kl_coef=0.0)
 LENGTHS, PROMPTS = (3, 7, 2, 10, 1), (4, 4, 4, 2, 2)
@@ -162,7 +162,7 @@ def test_leaving_out_zero_advantages_changes_nothing(request, aggregation, dtype
 def test_what_is_left_out_is_not_computed_and_is_counted(model):
     passes: list[int] = []
     model.register_forward_hook(lambda *args: passes.append(args[1][0].shape[0] if args[1] else 1))
-    calls: dict[bool, tuple[int, object]] = {}
+    calls: dict[bool, tuple[int, UpdateStats]] = {}
     for skip in (False, True):
         passes.clear()
         stats = learner(model, GRPO, skip_zero_advantages=skip, budget=1, lr=0.0).update(rows(WITH_ZEROS))
