@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup quickstart test lint bench clean
+.PHONY: help setup quickstart test lint bench compare clean
 help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -25,5 +25,8 @@ lint: setup      ## format, lint, types, import rules
 	$(BIN)/lint-imports
 bench: setup     ## benchmarks, results as JSON in benchmarks/results
 	$(BIN)/python benchmarks/run.py
+compare: setup   ## every variant on the bandit and on booking, three seeds each (about an hour), and the page that shows it
+	$(BIN)/python benchmarks/compare_variants.py
+	$(BIN)/python benchmarks/variants_page.py
 clean:           ## remove what the other targets made, runs excepted
 	rm -rf .venv .pytest_cache .hypothesis .ruff_cache dist build
