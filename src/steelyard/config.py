@@ -98,6 +98,18 @@ def explicit_keys(section: Section, prefix: str = "") -> frozenset[str]:
     return frozenset(keys)
 
 
+def chosen_keys(section: Section, prefix: str = "") -> frozenset[str]:
+    """Return the written keys whose value is not the default: a dumped recipe writes every key and chooses none anew."""
+    keys: set[str] = set()
+    for name in section.model_fields_set:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            keys |= chosen_keys(value, f"{prefix}{name}.")
+        elif value != type(section).model_fields[name].get_default(call_default_factory=True, validated_data={}):
+            keys.add(prefix + name)
+    return frozenset(keys)
+
+
 def dump(recipe: Section) -> str:
     """Return the whole recipe, defaults included, as TOML that loads back to an equal recipe."""
     return tomli_w.dumps(recipe.model_dump(mode="python", exclude_none=True))

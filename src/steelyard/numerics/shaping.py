@@ -1,5 +1,6 @@
 """Shaping of rewards by length."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -38,5 +39,5 @@ def soft_overlong(lengths_B: Int[Tensor, " B"], *, max_length: int, buffer: int,
     if bool(((lengths_B < 0) | (lengths_B > max_length)).any()):
         found = [int(length) for length in lengths_B]
         raise ValueError(f"lengths must lie in [0, max_length = {max_length}], got {found}")
-    over_B = (lengths_B - (max_length - buffer)).double() / buffer
+    over_B = (lengths_B - (max_length - buffer)).to(torch.float64) / buffer
     return -penalty * over_B.clamp(0.0, 1.0)

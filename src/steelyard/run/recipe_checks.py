@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from steelyard.config import explicit_keys
+from steelyard.config import chosen_keys
 from steelyard.numerics.variants import Objective
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _check_baseline(recipe: "Recipe", objective: Objective) -> None:
 
 
 def _check_sampling(recipe: "Recipe") -> None:
-    written = explicit_keys(recipe)
+    written = chosen_keys(recipe)
     if recipe.dynamic_sampling and recipe.rollout.group_size < 2:
         raise ValueError(
             f"rollout.group_size = {recipe.rollout.group_size} with dynamic sampling: the outcome of one completion is "
@@ -76,7 +76,7 @@ def _check_steps(recipe: "Recipe", objective: Objective) -> None:
 
 
 def _check_critic(recipe: "Recipe", objective: Objective) -> None:
-    written = sorted(key for key in explicit_keys(recipe) if key.startswith("critic."))
+    written = sorted(key for key in chosen_keys(recipe) if key.startswith("critic."))
     if not objective.needs_critic:
         if written:
             _never_read(
