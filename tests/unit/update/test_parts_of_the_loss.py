@@ -71,6 +71,43 @@ def test_c05_all_parts_together_do_not_depend_on_where_the_batch_is_cut(model64,
         assert (cut_up - whole).norm() <= 1e-12 * whole.norm()
 
 
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_the_whole_objective_written_out(model64, estimator):
+    """Oracle, row by row and unpadded: the mean over each row of w·min(ρA, clip(ρ)A) - β·KL + c·H, then over rows."""
+    objective = EVERYTHING.overridden(kl_estimator=estimator)
+    reference = copy.deepcopy(model64)
+    with torch.no_grad():
+        next(reference.parameters()).mul_(1.3)
+    batch = [
+        replace(row, old=was.old - 0.3 * (-1) ** index)
+        for index, (row, was) in enumerate(
+            zip(rows(), learner(model64, GRPO)._scored(rows(), old=True, reference=False), strict=True)
+        )
+    ]
+    ours = gradient(model64, objective, batch=batch, reference=reference)
+    model64.zero_grad()
+    for row in batch:
+        logp, entropy = written_out(model64, row)
+        ref = written_out(reference, row)[0].detach()
+        ratio = (logp - row.old).exp()
+        clipped = ratio.clamp(1 - objective.eps_low, 1 + objective.eps_high)
+        surrogate = torch.minimum(ratio * row.advantage, clipped * row.advantage)
+        weight = (row.old - torch.tensor(row.logprobs)).exp().clamp(max=objective.mismatch_cap)
+        apart = logp - ref
+        kl = {"k1": apart, "k2": apart**2 / 2, "k3": (-apart).exp() - 1 + apart}[estimator]
+        value = weight * surrogate - objective.kl_coef * kl + objective.entropy_coef * entropy
+        (-value.mean() / len(batch)).backward()
+    expected = torch.cat([p.grad.flatten() for p in model64.parameters()])
+    assert (ours - expected).norm() <= 1e-12 * expected.norm()
+
+
+def written_out(model, row):
+    """Log-probs and entropies of one row's completion at temperature 0.7."""
+    logits = model(input_ids=torch.tensor([[*row.prompt_ids, *row.token_ids]])).logits[0, :-1] / 0.7
+    logp = torch.log_softmax(logits[len(row.prompt_ids) - 1 :], dim=-1)
+    return logp.gather(1, torch.tensor(row.token_ids)[:, None])[:, 0], -(logp.exp() * logp).sum(dim=-1)
+
+
 def test_the_loss_is_the_sum_of_its_parts(model):
     reference = copy.deepcopy(model)
     with torch.no_grad():
