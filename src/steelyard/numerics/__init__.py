@@ -7,7 +7,7 @@ Axes live in the name and in the type, the same letters everywhere:
     B   completions of a batch, over all its groups (P·G when no group is ragged)
     T   tokens of a completion, padded on the right
     V   vocabulary
-    K   answers of the bandit
+    K   answers of the bandit; members of an ensemble of reward models
 
 `logp_BT` is a (B, T) tensor of log-probs. Log-probs are natural logarithms and in nats. A mask is
 True on sampled tokens. Nothing here is imported before it is used: reading the table of variants
@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     from steelyard.numerics.logprobs import token_entropy, token_logprobs
     from steelyard.numerics.mismatch import MISMATCH, MismatchWeights, mismatch_weight
     from steelyard.numerics.optim_parts import AdamWParts, adamw_parts
+    from steelyard.numerics.preference import (
+        DpoTerms,
+        EnsembleReward,
+        bradley_terry,
+        dpo,
+        ensemble_minimum,
+        ensemble_reward,
+    )
     from steelyard.numerics.reductions import (
         AGGREGATIONS,
         Denominators,
@@ -77,6 +85,8 @@ __all__ = [
     "VARIANTS",
     "AdamWParts",
     "Denominators",
+    "DpoTerms",
+    "EnsembleReward",
     "GroupSignal",
     "MismatchWeights",
     "Objective",
@@ -87,9 +97,13 @@ __all__ = [
     "bandit",
     "batch_centred",
     "batch_standardised",
+    "bradley_terry",
     "cispo",
     "clipped",
+    "dpo",
     "dual_clipped",
+    "ensemble_minimum",
+    "ensemble_reward",
     "explained_variance",
     "fixed_length",
     "gae",
@@ -126,6 +140,7 @@ _HOME = {
     "estimators": "pass_at_k",
     "kl": "KL_ESTIMATORS k1 k2 k3",
     "logprobs": "token_entropy token_logprobs",
+    "preference": "DpoTerms EnsembleReward bradley_terry dpo ensemble_minimum ensemble_reward",
     "reductions": "AGGREGATIONS Denominators fixed_length sequence_mean sequence_sum token_mean weighted_sum",
     "mismatch": "MISMATCH MismatchWeights mismatch_weight",
     "optim_parts": "AdamWParts adamw_parts",

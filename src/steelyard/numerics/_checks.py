@@ -37,6 +37,8 @@ _RANGES: Mapping[str, _Range] = {
     "mismatch_cap": _Range(low=0.0, words="a number above 0, such as 2"),
     "kl_coef": _Range(low=0.0, ends="[)", words="a finite number, at least 0"),
     "entropy_coef": _Range(low=0.0, ends="[)", words="a finite number, at least 0"),
+    "beta": _Range(low=0.0, high=1e6, ends="(]", words="a number in (0, 1e6], such as 0.1"),
+    "penalty": _Range(low=0.0, high=1e6, ends="[]", words="a number in [0, 1e6], such as 0.5"),
 }
 
 
