@@ -11,6 +11,8 @@ def zero(prompts, completions, **columns):
     return [0.0 for _ in completions]
 def one(prompts, completions, **columns):
     return [1.0 for _ in completions]
+def enormous(prompts, completions, **columns):
+    return [1e60 * (i % 2) for i, _ in enumerate(completions)]
 calls = []
 def every_other_group(prompts, completions, **columns):
     calls.append(1)
@@ -195,3 +197,23 @@ def test_mismatch_weight_entropy_bonus_and_dual_clip_reach_the_ledger(cli, task)
     assert first["loss_entropy"] < 0
     assert first["mismatch_mean"] == pytest.approx(1.0, abs=1e-3)
     assert first["cap_share"] == 0.0
+
+
+# ------------------------------------------------------------------ numbers that ran away
+
+
+def test_a_gradient_that_is_not_finite_was_not_scaled_down(cli, task):
+    """A reward of 1e60 is no float32 number: no step, with the reason, and no claim about the norm."""
+    run = cli("train", task, *QUICK, "objective.variant=reinforce", "reward.function=constants.py:enormous")
+    with ledger(run) as reader:
+        for row in reader.updates():
+            assert (row.skipped, row.grad_norm, row.grad_norm_clipped, row.clipped) == (True, None, None, None)
+            assert "the gradient norm is" in row.skip_reason
+    assert "0 of 2  had their gradient scaled down" in cli("why", "runs/own-s0").out
+
+
+def test_a_value_network_out_of_range_ends_the_run_with_the_update_and_the_value(cli, task):
+    result = cli("train", task, *QUICK, "objective.variant=ppo", "reward.function=constants.py:enormous")
+    assert result.code == 1
+    assert "steelyard: update 1 cannot be computed: returns must be finite" in result.err
+    assert "Traceback" not in result.err

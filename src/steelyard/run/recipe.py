@@ -57,7 +57,7 @@ class RewardSection(Section):
     overlong_buffer: int | None = Field(default=None, ge=0)
     """Last tokens before the limit over which the reward falls by up to overlong_penalty; 0: off; default: as the
     variant says (dapo: a fifth of rollout.max_new_tokens)."""
-    overlong_penalty: float = Field(default=1.0, gt=0.0)
+    overlong_penalty: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
     """What a completion at the limit loses, in reward units."""
 
 

@@ -1,5 +1,6 @@
 """Combinations of recipe keys that have no meaning, refused before anything is loaded, each with the way out."""
 
+import math
 from typing import TYPE_CHECKING
 
 from steelyard.config import chosen_keys
@@ -33,6 +34,11 @@ def _check_baseline(recipe: "Recipe", objective: Objective) -> None:
             f"rollout.group_size = {size} with objective.advantage = {objective.advantage}: a group of one has no "
             "baseline, its advantage is 0 and nothing is trained. Use group_size >= 2, or advantage = 'raw'."
         )
+    if size * prompts * recipe.rollout.max_new_tokens < 2 and objective.needs_critic:
+        raise ValueError(
+            "one token per update with objective.advantage = gae: whitening leaves its advantage at 0 and the policy is "
+            "not trained. Raise rollout.prompts_per_update, rollout.group_size or rollout.max_new_tokens."
+        )
     if size * prompts < 2 and objective.advantage == "batch_centred":
         raise ValueError(
             "one completion per update with objective.advantage = batch_centred: its reward is the mean of the batch, "
@@ -43,6 +49,11 @@ def _check_baseline(recipe: "Recipe", objective: Objective) -> None:
 
 def _check_sampling(recipe: "Recipe") -> None:
     written = chosen_keys(recipe)
+    if not math.isfinite(recipe.rollout.temperature):
+        raise ValueError(
+            f"rollout.temperature = {recipe.rollout.temperature}: every token would be equally likely, whatever the policy "
+            "says. Use a finite number, such as 1."
+        )
     if recipe.dynamic_sampling and recipe.rollout.group_size < 2:
         raise ValueError(
             f"rollout.group_size = {recipe.rollout.group_size} with dynamic sampling: the outcome of one completion is "

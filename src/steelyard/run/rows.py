@@ -145,7 +145,7 @@ def update_row(
         loss_kl=_finite(first.loss_kl),
         grad_norm=_finite(first.grad_norm),
         grad_norm_clipped=_finite(first.grad_norm_clipped),
-        clipped=None if first.grad_norm is None else first.grad_norm_clipped != first.grad_norm,
+        clipped=None if first.grad_norm_clipped is None else first.grad_norm_clipped != first.grad_norm,
         lr=steps[-1].lr,
         optimizer_steps=len(taken),
         steps=tuple(asdict(step) for step in steps),

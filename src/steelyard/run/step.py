@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steelyard.errors import UpdateError
 from steelyard.evals.judges import Judgement
 from steelyard.numerics.advantages import GroupSignal
 from steelyard.numerics.variants import Objective
@@ -45,12 +46,19 @@ class StepOutcome:
 
 
 def train_step(update: int, parts: Parts, *, record: Record, watch: Stopwatch) -> StepOutcome:
-    """Take update N, from state N-1 to state N."""
+    """Take update N, from state N-1 to state N.
+
+    Raises:
+        UpdateError: If its numbers cannot be computed: a value network or a policy that has diverged.
+    """
     batch = parts.gatherer.gather(update, record=record, watch=watch)  # prompts → rollout → verify
     with watch("train"):
-        seen = parts.learner.look(batch.rows())  # π_old, π_ref and values, where advantages depend on them
-        rows = credited(batch, seen, parts.objective)  # rewards → advantages
-        stats = parts.learner.update(rows, shuffle=shuffle(parts.seed, update))  # objective → optimizer steps
+        try:
+            seen = parts.learner.look(batch.rows())  # π_old, π_ref and values, where advantages depend on them
+            rows = credited(batch, seen, parts.objective)  # rewards → advantages
+            stats = parts.learner.update(rows, shuffle=shuffle(parts.seed, update))  # objective → optimizer steps
+        except ValueError as error:
+            raise UpdateError(f"update {update} cannot be computed: {error}") from error
     return StepOutcome(
         completions=list(batch.completions),
         judgements=list(batch.judgements),

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from steelyard.config import Section
 
@@ -19,7 +19,7 @@ class ModelSection(Section):
 class OptimizerSection(Section):
     """AdamW and its schedule."""
 
-    lr: float = Field(default=1e-5, ge=0.0)
+    lr: float = Field(default=1e-5, ge=0.0, allow_inf_nan=False)
     """Peak learning rate; 0 is a control that moves nothing."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Shape after the warm-up; linear and cosine end at 0 after the last update."""
@@ -27,12 +27,19 @@ class OptimizerSection(Section):
     """Optimizer steps of linear warm-up."""
     betas: tuple[float, float] = Field(default=(0.9, 0.999), strict=False)
     """AdamW β1, β2."""
-    eps: float = Field(default=1e-8, gt=0.0)
+    eps: float = Field(default=1e-8, gt=0.0, allow_inf_nan=False)
     """AdamW ε."""
-    weight_decay: float = Field(default=0.0, ge=0.0)
+    weight_decay: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """Decoupled weight decay λ."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradients longer than this are scaled down to it; inf never scales."""
+
+    @field_validator("betas")
+    @classmethod
+    def _below_one(cls, betas: tuple[float, float]) -> tuple[float, float]:
+        if not all(0.0 <= beta < 1.0 for beta in betas):
+            raise ValueError("both must lie in [0, 1), such as [0.9, 0.999]")
+        return betas
 
 
 class UpdateSection(Section):
@@ -42,7 +49,7 @@ class UpdateSection(Section):
     """Times that one batch is gone over (PPO's epochs)."""
     minibatches: int = Field(default=1, ge=1)
     """Optimizer steps per pass, each over its own share of the completions; 1 steps on the whole batch."""
-    max_kl: float | None = Field(default=None, gt=0.0)
+    max_kl: float | None = Field(default=None, gt=0.0, allow_inf_nan=False)
     """Stop the steps on a batch when the approximate KL(pi_old || pi) exceeds this, nats per token."""
     max_clip_share: float | None = Field(default=None, gt=0.0, lt=1.0)
     """Stop the steps on a batch when more than this share of tokens is clipped."""
@@ -51,7 +58,7 @@ class UpdateSection(Section):
     skip_zero_advantages: bool = True
     """Leave completions with advantage 0 out of the forward and backward pass where that changes nothing."""
     token_budget: int = Field(default=8192, ge=1)
-    """Padded tokens per micro-batch (a longer single row stands alone). It changes memory, never the result."""
+    """Padded tokens per micro-batch (a longer row stands alone). Changes memory, and the result by rounding only."""
 
 
 class CriticSection(Section):
@@ -59,9 +66,9 @@ class CriticSection(Section):
 
     backbone: Literal["own", "shared"] = "own"
     """own: a copy of the policy's network with an optimizer of its own; shared: a head on the policy's."""
-    lr: float | None = Field(default=None, ge=0.0)
+    lr: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
     """Peak learning rate of an own backbone; default: optimizer.lr."""
-    coef: float = Field(default=0.1, gt=0.0)
+    coef: float = Field(default=0.1, gt=0.0, allow_inf_nan=False)
     """Weight of the value loss beside the policy's, with a shared backbone."""
     clip: float = Field(default=0.2, gt=0.0)
     """A value may move this far from its old value before its loss goes flat; inf never clips."""

@@ -102,7 +102,7 @@ class Loss:
         if rows[batch.rows[0]].token_advantages is not None:
             advantages = padded(rows, batch, "token_advantages").to(logp_BT)
         else:
-            advantages = torch.tensor([rows[index].advantage for index in batch.rows]).to(logp_BT)
+            advantages = torch.tensor([rows[index].advantage for index in batch.rows], dtype=torch.float64).to(logp_BT)
         objective = self.objective
         return surrogate(
             objective.surrogate,

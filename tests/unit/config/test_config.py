@@ -147,3 +147,38 @@ def test_dump_loads_back_to_the_same_recipe(tmp_path_factory, seed, lr, variant,
 
 def test_hash_changes_with_any_value():
     assert recipe_hash(recipe(run={"seed": 1})) != recipe_hash(recipe(run={"seed": 2}))
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"optimizer": {"lr": float("inf")}}, "optimizer.lr = inf: input should be a finite number"),
+        ({"optimizer": {"eps": float("inf")}}, "optimizer.eps = inf"),
+        ({"optimizer": {"weight_decay": float("inf")}}, "optimizer.weight_decay = inf"),
+        ({"optimizer": {"betas": [1.0, 0.999]}}, "optimizer.betas = [1.0, 0.999]: both must lie in [0, 1)"),
+        ({"optimizer": {"betas": [0.9, -0.1]}}, "optimizer.betas = [0.9, -0.1]"),
+        ({"optimizer": {"betas": [float("nan"), 0.9]}}, "optimizer.betas = [nan, 0.9]"),
+        ({"update": {"passes": 2, "max_kl": float("inf")}}, "update.max_kl = inf"),
+        ({"reward": {"overlong_buffer": 4, "overlong_penalty": float("inf")}}, "reward.overlong_penalty = inf"),
+        ({"rollout": {"temperature": float("inf")}}, "rollout.temperature = inf"),
+        ({"objective": {"variant": "ppo"}, "critic": {"lr": float("inf")}}, "critic.lr = inf"),
+        (
+            {"objective": {"variant": "ppo"}, "critic": {"backbone": "shared", "coef": float("inf")}},
+            "critic.coef = inf",
+        ),
+    ],
+)
+def test_numbers_that_no_step_can_be_taken_with_are_refused_before_anything_is_loaded(sections, words):
+    assert words in refusal(**sections)
+
+
+def test_one_token_per_update_is_refused_under_gae():
+    one = {"group_size": 1, "prompts_per_update": 1, "max_new_tokens": 1}
+    assert "one token per update" in refusal(objective={"variant": "ppo"}, rollout=one)
+    assert recipe(objective={"variant": "ppo"}, rollout={**one, "max_new_tokens": 2})
+
+
+def test_numbers_that_may_be_infinite_stay():
+    assert recipe(
+        objective={"variant": "ppo"}, critic={"clip": float("inf")}, optimizer={"max_grad_norm": float("inf")}
+    )

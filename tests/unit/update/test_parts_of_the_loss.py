@@ -119,6 +119,12 @@ def test_the_loss_is_the_sum_of_its_parts(model):
     assert (stats.loss_value, stats.value_loss, stats.critic_grad_norm) == (None, None, None)
 
 
+def test_advantages_keep_their_digits_in_float64(model64):
+    """A third is no float32 number; at ratio 1 the surrogate is the mean of the advantages."""
+    stats = learner(model64, GRPO).update(rows((1 / 3,) * 5)).steps[0]
+    assert stats.surrogate == pytest.approx(1 / 3, rel=1e-14)
+
+
 # ------------------------------------------------------------------ entropy bonus
 
 

@@ -168,7 +168,7 @@ def _extras(recipe: Recipe, objective: Objective) -> Iterator[str]:
         if objective.kl_placement == "loss" or objective.entropy_coef or objective.needs_critic:
             yield "skip_zero_advantages does nothing here: KL, entropy or value loss act on such completions too."
         else:
-            yield "Completions with A = 0 are left out of the computation, not of the denominators: exactly the same step."
+            yield "Completions with A = 0 are left out of the computation, not of the denominators: the same step to rounding."
     if recipe.rollout.temperature != 1.0:
         yield (
             f"Temperature {recipe.rollout.temperature:g}: what is trained is the policy at that temperature; sampled at "
