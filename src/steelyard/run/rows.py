@@ -16,7 +16,7 @@ from steelyard.ledger.records import RunRow, UpdateRow, VerdictRow
 from steelyard.run.recipe import Recipe
 from steelyard.run.step import StepOutcome
 from steelyard.types import Status, Task, Verdict
-from steelyard.update.hashing import ParameterHash
+from steelyard.update.hashing import ParameterHash, tokenizer_hash
 from steelyard.update.learner import StepStats
 from steelyard.update.models import Policy
 
@@ -38,7 +38,7 @@ def run_row(
             "parameters": policy.parameter_count,
             "parameter_hash": start.digest,
             "aliases": start.aliases,
-            "tokenizer_hash": _tokenizer_hash(policy),
+            "tokenizer_hash": tokenizer_hash(policy.tokenizer),
         },
         task={
             "name": task.name,
@@ -90,12 +90,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "unknown"
-
-
-def _tokenizer_hash(policy: Policy) -> str:
-    """Hash of vocabulary and template: what decides which ids a prompt becomes."""
-    vocabulary = sorted(policy.tokenizer.get_vocab().items())
-    return content_hash([vocabulary, policy.tokenizer.chat_template])
 
 
 def verdict_rows(ids: Sequence[int], judge: Judge, judgements: Sequence[Judgement]) -> list[VerdictRow]:

@@ -96,7 +96,7 @@ def cut(rows: Sequence[TrainRow], *, token_budget: int, pad_id: int) -> list[Mic
     batches: list[MicroBatch] = []
     for (prompt_length, width), members in sorted(alike.items()):
         count = max(1, token_budget // (prompt_length + width))
-        batches += [_pad(rows, members[first : first + count], pad_id) for first in range(0, len(members), count)]
+        batches += [pad(rows, members[first : first + count], pad_id=pad_id) for first in range(0, len(members), count)]
     return batches
 
 
@@ -109,7 +109,8 @@ def _check_tokens(rows: Sequence[TrainRow]) -> None:
         )
 
 
-def _pad(rows: Sequence[TrainRow], members: list[int], pad_id: int) -> MicroBatch:
+def pad(rows: Sequence[TrainRow], members: list[int], *, pad_id: int) -> MicroBatch:
+    """Return a micro-batch of the rows at `members`, which have one prompt length and one width."""
     width = rows[members[0]].width
     prompt_length = len(rows[members[0]].prompt_ids)
     token_BT = torch.full((len(members), width), pad_id, dtype=torch.long)

@@ -1,10 +1,13 @@
-"""One hash for all the weights of a model."""
+"""One hash for all the weights of a model, and one for its tokenizer."""
 
 import hashlib
 from dataclasses import dataclass
 
 import torch
 from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from steelyard.content import content_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,12 @@ def parameter_hash(model: nn.Module) -> ParameterHash:
         digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
         digest.update(_raw_bytes(tensor))
     return ParameterHash(digest=digest.hexdigest(), aliases=tuple(aliases))
+
+
+def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Hash vocabulary and template: what decides which ids a prompt becomes."""
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    return content_hash([vocabulary, tokenizer.chat_template])
 
 
 def _raw_bytes(tensor: torch.Tensor) -> memoryview:
