@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from steelyard.run.display import LiveDisplay
+    from steelyard.run.dpo import DpoResult
     from steelyard.run.loop import RunResult
 
 INTERRUPTED = 130
@@ -104,7 +105,7 @@ def train(
     _end(result)
 
 
-def _end(result: "RunResult") -> None:
+def _end(result: "RunResult | DpoResult") -> None:
     typer.echo(str(result.directory))
     if not result.finished:
         raise typer.Exit(INTERRUPTED)
@@ -118,7 +119,7 @@ def _stop_on_ctrl_c(console: "Console", display: "LiveDisplay") -> threading.Eve
         if stop.is_set() or not display.is_running:
             raise KeyboardInterrupt
         stop.set()
-        console.print("ending after the running update; press Ctrl-C again to end at once", style="yellow")
+        console.print("ending after the running step; press Ctrl-C again to end at once", style="yellow")
 
     signal.signal(signal.SIGINT, handler)
     return stop
@@ -151,6 +152,35 @@ def sft(recipe: RecipeArgument, overrides: Overrides = None) -> None:
     else:
         console.print(f"{result.steps} steps in {result.seconds:.0f} s, last loss {result.loss:.3f}", highlight=False)
     typer.echo(str(result.directory))
+
+
+@app.command()
+def dpo(recipe: RecipeArgument, overrides: Overrides = None) -> None:
+    """Train a policy on preference pairs, from a file or from a run. Ctrl-C keeps what is done.
+
+    \b
+    Examples:
+      steelyard dpo recipes/booking-dpo.toml
+      steelyard dpo booking-dpo pairs.ledger=runs/booking-s0 dpo.beta=0.3
+    """
+    from rich.console import Console
+
+    from steelyard.config import load
+    from steelyard.run.dpo_recipe import DpoRecipe
+    from steelyard.run.recipes import find_recipe
+
+    path = find_recipe(recipe)
+    loaded = load(path, DpoRecipe, overrides or [])
+    console = Console(stderr=True)
+    with console.status("importing torch and transformers"):
+        from steelyard.run.closing import dpo_table
+        from steelyard.run.display import LiveDisplay
+        from steelyard.run.dpo import dpo as run_dpo
+    with LiveDisplay(console) as display:
+        stop = _stop_on_ctrl_c(console, display)
+        result = run_dpo(loaded, name=path.stem, reporter=display, stop=stop)
+    console.print(dpo_table(result))
+    _end(result)
 
 
 @app.command()

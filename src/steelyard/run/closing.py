@@ -4,7 +4,8 @@ from rich.table import Table
 
 from steelyard.evals.measure import Measurement
 from steelyard.run.directory import CARD, LEDGER, MODEL, PLOT
-from steelyard.run.display import score_text
+from steelyard.run.display import interval_text, score_text
+from steelyard.run.dpo import DpoResult, DpoState
 from steelyard.run.loop import RunResult
 
 FILES = (("ledger", LEDGER), ("plot", PLOT), ("card", CARD), ("policy", MODEL))
@@ -48,3 +49,38 @@ def _lines(first: Measurement, last: Measurement) -> list[tuple[str, str, str]]:
     if first.unscored or last.unscored:
         lines.append(("could not be judged", str(first.unscored), str(last.unscored)))
     return lines
+
+
+def dpo_table(result: DpoResult) -> Table:
+    """Return what a person wants to know when direct preference optimisation ends."""
+    kept = f"{len(result.pairs.train)} pairs, {result.steps} steps"
+    table = Table(title=kept if result.finished else f"{kept}; stopped on request, everything so far is kept")
+    for column in ("held out", "before", "after"):
+        table.add_column(column)
+    if result.before is None or result.after is None:
+        table.add_row("nothing was measured (no pair is held out)", "", "")
+        return table
+    for label, before, after in zip(_DPO_LINES, _dpo_column(result.before), _dpo_column(result.after), strict=True):
+        table.add_row(label, before, after)
+    return table
+
+
+_DPO_LINES = (
+    "ranked rightly by reward",
+    "chosen likelier",
+    "mean margin",
+    "log-prob of chosen",
+    "log-prob of rejected",
+)
+
+
+def _dpo_column(state: DpoState) -> list[str]:
+    rewarded = state.by_reward
+    ranked = interval_text(rewarded.ranked_rightly, percent=True)
+    return [
+        "– (policy = reference)" if rewarded.ties == rewarded.pairs else ranked,
+        interval_text(state.by_likelihood.ranked_rightly, percent=True),
+        f"{rewarded.margin:+.3f}",
+        f"{state.chosen_logp:.2f}",
+        f"{state.rejected_logp:.2f}",
+    ]

@@ -76,11 +76,13 @@ class LiveDisplay:
         if done == total or done % max(1, total // 10) == 0:
             self._plain(f"{text} ({done} of {total})")
 
-    def started(self, directory: Path, *, updates: int) -> None:
+    def started(self, directory: Path, *, updates: int | None) -> None:
         """Show the bar of updates."""
         self.is_running = True
-        self.bar.update(self.update_task, total=updates, visible=True)
         self._plain(f"run directory {directory}")
+        if updates is None:
+            return
+        self.bar.update(self.update_task, total=updates, visible=True)
         self._plain("  ".join(f"{name:>9}" for name in COLUMNS))
 
     def measured(self, measurement: Measurement) -> None:

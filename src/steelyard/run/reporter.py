@@ -18,8 +18,8 @@ class Reporter(Protocol):
         """A long stage has come this far."""
         ...
 
-    def started(self, directory: Path, *, updates: int) -> None:
-        """The run directory exists and updates will follow."""
+    def started(self, directory: Path, *, updates: int | None) -> None:
+        """The run directory exists and updates will follow; None: a stage that tells its own progress."""
         ...
 
     def measured(self, measurement: Measurement) -> None:
@@ -44,7 +44,7 @@ class Silent:
     def progress(self, text: str, *, done: int, total: int) -> None:
         """Say nothing."""
 
-    def started(self, directory: Path, *, updates: int) -> None:
+    def started(self, directory: Path, *, updates: int | None) -> None:
         """Say nothing."""
 
     def measured(self, measurement: Measurement) -> None:
