@@ -26,5 +26,5 @@ class DpoRecipe(Section):
     run: StageRunSection = StageRunSection()
     model: ModelSection
     pairs: PairsSection
-    optimizer: OptimizerSection = OptimizerSection(lr=1e-5, schedule="linear", warmup=10)
+    optimizer: OptimizerSection = OptimizerSection()
     dpo: DpoSection = DpoSection()

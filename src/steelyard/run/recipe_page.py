@@ -7,6 +7,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from steelyard.config import Section
+from steelyard.run.dpo_recipe import DpoRecipe
 from steelyard.run.recipe import Recipe
 from steelyard.run.sft_recipe import SftRecipe
 
@@ -23,6 +24,7 @@ def recipe_page() -> str:
     """Return the page as Markdown."""
     parts = [HEAD, "## Training (`steelyard train`)\n", *_tables(Recipe)]
     parts += ["## Warming up a small model (`steelyard sft`)\n", *_tables(SftRecipe)]
+    parts += ["## Learning from preferences (`steelyard dpo`)\n", *_tables(DpoRecipe)]
     return "\n".join(parts)
 
 

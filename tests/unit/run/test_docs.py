@@ -9,11 +9,14 @@ import pytest
 
 from steelyard.cli import app
 from steelyard.config import load
+from steelyard.run.dpo_recipe import DpoRecipe
 from steelyard.run.recipe import Recipe
 from steelyard.run.recipe_page import recipe_page
 from steelyard.run.sft_recipe import SftRecipe
 
 ROOT = Path(__file__).parents[3]
+STAGES = {"sft": SftRecipe, "dpo": DpoRecipe}
+"""Section → recipe of the stage that has it."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -38,7 +41,9 @@ def test_commands_that_pages_show_exist(page):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda path: path.name)
 def test_shipped_recipes_are_valid_and_say_what_to_expect(path):
-    load(path, SftRecipe if "sft" in tomllib.loads(path.read_text()) else Recipe)
+    sections = tomllib.loads(path.read_text()).keys()
+    model = next((kind for key, kind in STAGES.items() if key in sections), Recipe)
+    load(path, model)
     assert path.read_text().startswith("#")
 
 
