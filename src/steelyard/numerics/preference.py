@@ -229,7 +229,7 @@ def _finite(name: str, x_B: Tensor, *, place: str) -> Tensor:
     if bool(bad_B.any()):
         first = int(bad_B.nonzero()[0])
         raise ValueError(
-            f"{name} must be finite (|x| ≤ {limit:.3g}), got {float(x_B[first])} at {place} {first}; leave out a {place} "
+            f"{name} must be finite (|x| ≤ {limit:.3g}), got {x_B[first].item()} at {place} {first}; leave out a {place} "
             "that could not be scored, and stop a model that has diverged"
         )
     return wide_B
