@@ -77,7 +77,7 @@ def test_a_row_that_is_no_pair_is_refused_with_its_place(tmp_path, policy, row, 
 
 def test_exactly_one_source_is_given():
     for section in ({}, {"data": "a.jsonl", "ledger": "runs/a"}):
-        with pytest.raises(ConfigError, match="exactly one of pairs.data"):
+        with pytest.raises(ConfigError, match=r"exactly one of pairs\.data"):
             build(section, PairsSection, where="test")
 
 
@@ -217,7 +217,8 @@ def test_rows_added_later_do_not_move_the_others(tmp_path, policy):
 
 
 def test_the_hash_names_tokens_and_sides(tmp_path, policy):
-    data = write(tmp_path / "pairs.jsonl", *rows(10, 1))
-    hashes = {load(policy, data=data, held_out=share).hash for share in (0.0, 0.2, 0.5)}
-    assert len(hashes) == 3
-    assert load(policy, data=data, held_out=0.2).hash in hashes
+    first, second = load(policy, data=write(tmp_path / "pairs.jsonl", *rows(2, 1)), held_out=0.0).train
+    sets = [((first, second), ()), ((second, first), ()), ((first,), (second,)), ((first,), ())]
+    hashes = {PairSet(train=a, held_out=b, unit="pair", left_out={}).hash for a, b in sets}
+    assert len(hashes) == 4
+    assert PairSet(train=sets[0][0], held_out=(), unit="prompt", left_out={FEW: 3}).hash in hashes
