@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from steelyard.run.display import LiveDisplay
     from steelyard.run.dpo import DpoResult
     from steelyard.run.loop import RunResult
+    from steelyard.run.reward_model import RewardModelResult
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells use it."""
@@ -105,7 +106,7 @@ def train(
     _end(result)
 
 
-def _end(result: "RunResult | DpoResult") -> None:
+def _end(result: "RunResult | DpoResult | RewardModelResult") -> None:
     typer.echo(str(result.directory))
     if not result.finished:
         raise typer.Exit(INTERRUPTED)
@@ -180,6 +181,36 @@ def dpo(recipe: RecipeArgument, overrides: Overrides = None) -> None:
         stop = _stop_on_ctrl_c(console, display)
         result = run_dpo(loaded, name=path.stem, reporter=display, stop=stop)
     console.print(dpo_table(result))
+    _end(result)
+
+
+@app.command()
+def reward_model(recipe: RecipeArgument, overrides: Overrides = None) -> None:
+    """Train a reward model on preference pairs; `reward.model` of a training recipe names it. Ctrl-C keeps what is done.
+
+    \b
+    Examples:
+      steelyard reward-model booking-reward-model
+      steelyard reward-model recipes/booking-reward-model.toml reward_model.members=3
+      steelyard train booking reward.model=runs/booking-reward-model-s0
+    """
+    from rich.console import Console
+
+    from steelyard.config import load
+    from steelyard.run.recipes import find_recipe
+    from steelyard.run.reward_model_recipe import RewardModelRecipe
+
+    path = find_recipe(recipe)
+    loaded = load(path, RewardModelRecipe, overrides or [])
+    console = Console(stderr=True)
+    with console.status("importing torch and transformers"):
+        from steelyard.run.closing import reward_model_table
+        from steelyard.run.display import LiveDisplay
+        from steelyard.run.reward_model import reward_model as run_reward_model
+    with LiveDisplay(console) as display:
+        stop = _stop_on_ctrl_c(console, display)
+        result = run_reward_model(loaded, name=path.stem, reporter=display, stop=stop)
+    console.print(reward_model_table(result))
     _end(result)
 
 

@@ -7,11 +7,13 @@ model source first; then the weights; then the prompts against the model's conte
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from steelyard.errors import ConfigError, TaskError
 from steelyard.evals.judges import FunctionJudge, Judge, SuiteJudge, measuring_suites
+from steelyard.evals.model_judge import ModelJudge, RewardEnsemble, check_tokenizer, read_ensemble
 from steelyard.numerics.variants import Objective
 from steelyard.rollout.engine import SamplingParams, TorchSampler
 from steelyard.rollout.prompts import render, stop_ids
@@ -26,6 +28,7 @@ from steelyard.run.step import Parts
 from steelyard.tasks import load_task
 from steelyard.types import Prompt, Suite, Task
 from steelyard.update.critic import Critic
+from steelyard.update.hashing import tokenizer_hash
 from steelyard.update.learner import Learner
 from steelyard.update.models import Policy, frozen_copy, load_policy
 from steelyard.verify.programs import check_references
@@ -55,6 +58,8 @@ class _Judges:
     train: Judge
     measure: Judge
     sandbox_facts: dict[str, object]
+    ensemble: RewardEnsemble | None = None
+    """Of a reward model."""
 
 
 @contextmanager
@@ -77,6 +82,8 @@ def assemble(recipe: Recipe, *, reporter: Reporter, unconfined: bool) -> Iterato
 
 def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -> Assembly:
     objective, _ = recipe.objective.resolve()
+    if judges.ensemble is not None:
+        check_tokenizer(judges.ensemble, tokenizer_hash(policy.tokenizer))
     train_prompts = [_rendered(recipe, policy, prompt) for prompt in task.train_prompts]
     eval_prompts = [_rendered(recipe, policy, prompt) for prompt in task.eval_prompts]
     params = SamplingParams(
@@ -110,7 +117,7 @@ def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -
         eval_prompts=eval_prompts,
         all_prompts=list(everything.values()),
         sandbox_facts=judges.sandbox_facts,
-        notes=_notes(recipe, task, params),
+        notes=_notes(recipe, task, params, judges.ensemble),
     )
 
 
@@ -141,8 +148,11 @@ def _learner(recipe: Recipe, objective: Objective, policy: Policy) -> Learner:
     )
 
 
-def _notes(recipe: Recipe, task: Task, params: SamplingParams) -> list[str]:
+def _notes(recipe: Recipe, task: Task, params: SamplingParams, ensemble: RewardEnsemble | None) -> list[str]:
     notes: list[str] = []
+    if ensemble is not None:
+        weights = ", ".join(member.parameter_hash for member in ensemble.members)
+        notes.append(f"the reward is that of a model, {ensemble.directory}; weights {weights}.")
     if not task.eval_prompts and recipe.eval.samples:
         notes.append("no prompt is held out (fewer than five rows), so nothing is measured while it trains.")
     if not params.stop_ids:
@@ -171,17 +181,28 @@ def _judges(recipe: Recipe, task: Task, *, reporter: Reporter, unconfined: bool)
         judge = FunctionJudge(load_reward_function(recipe.reward.function), spec=recipe.reward.function)
         yield _Judges(train=judge, measure=judge, sandbox_facts={})
         return
-    suite = _training_suite(recipe, task)
+    model = None if recipe.reward.model is None else _model_judge(recipe, recipe.reward.model, reporter)
+    if model is not None and not task.suites:
+        yield _Judges(train=model, measure=model, sandbox_facts={}, ensemble=model.ensemble)
+        return
+    suites = [] if model is not None else [_training_suite(recipe, task)]
     reporter.stage("raising the sandbox and checking the reference solutions")
     with Sandbox(workers=recipe.run.threads, limits=Limits(), unconfined=unconfined) as sandbox:
         for each in task.suites.values():
             check_references(sandbox, each, task.references)
         measuring, others = measuring_suites(task)
         yield _Judges(
-            train=SuiteJudge(sandbox, suite),
+            train=model or SuiteJudge(sandbox, suites[0]),
             measure=SuiteJudge(sandbox, measuring, others=others, signatures=task.signatures),
             sandbox_facts={"unconfined": unconfined, "walls": [wall.name for wall in sandbox.walls if wall.stands]},
+            ensemble=None if model is None else model.ensemble,
         )
+
+
+def _model_judge(recipe: Recipe, directory: str, reporter: Reporter) -> ModelJudge:
+    ensemble = read_ensemble(Path(directory).expanduser())
+    reporter.stage(f"loading the reward model, {len(ensemble.members)} member(s)")
+    return ModelJudge(ensemble, penalty=recipe.reward.disagreement_penalty, token_budget=recipe.update.token_budget)
 
 
 def _training_suite(recipe: Recipe, task: Task) -> Suite:

@@ -7,6 +7,8 @@ from steelyard.run.directory import CARD, LEDGER, MODEL, PLOT
 from steelyard.run.display import interval_text, score_text
 from steelyard.run.dpo import DpoResult, DpoState
 from steelyard.run.loop import RunResult
+from steelyard.run.pair_stage import Ranking
+from steelyard.run.reward_model import RewardModelResult
 
 FILES = (("ledger", LEDGER), ("plot", PLOT), ("card", CARD), ("policy", MODEL))
 
@@ -84,3 +86,28 @@ def _dpo_column(state: DpoState) -> list[str]:
         f"{state.chosen_logp:.2f}",
         f"{state.rejected_logp:.2f}",
     ]
+
+
+def reward_model_table(result: RewardModelResult) -> Table:
+    """Return what a person wants to know when a reward model is trained."""
+    kept = f"{len(result.pairs.train)} pairs, {result.steps} steps"
+    table = Table(title=kept if result.finished else f"{kept}; stopped on request, everything so far is kept")
+    for column in ("held out", "ranked rightly", "mean margin"):
+        table.add_column(column)
+    if result.before is None or result.after is None or result.length is None:
+        table.add_row("nothing was measured (no pair is held out)", "", "")
+        return table
+    table.add_row("before", *_ranked(result.before))
+    for number, member in enumerate(result.members):
+        table.add_row(f"member {number}", *_ranked(member))
+    if result.disagreement is not None:
+        table.add_row("mean of members, each scaled to deviation 1", *_ranked(result.after))
+        table.add_row("deviation between members", f"{result.disagreement:.3f}", "")
+    table.add_row("by length alone", f"{100 * result.length.chosen_longer:.1f} %", "")
+    correlation = result.length.correlation
+    table.add_row("correlation with length", "–" if correlation is None else f"{correlation:+.2f}", "")
+    return table
+
+
+def _ranked(found: Ranking) -> tuple[str, str]:
+    return interval_text(found.ranked_rightly, percent=True), f"{found.margin:+.3f}"

@@ -95,10 +95,8 @@ def dpo(
     reporter.stage(f"loading {recipe.model.source}")
     policy = load_policy(source)
     pairs = load_pairs(recipe.pairs, policy, chat=recipe.model.chat)
-    for reason, count in pairs.left_out.items():
-        reporter.note(f"left out: {count} {reason}")
-    if not pairs.held_out:
-        reporter.note("no pair is held out (pairs.held_out = 0, or fewer than five), so nothing is measured.")
+    for note in pair_stage.notes(pairs):
+        reporter.note(note)
     directory = pair_stage.open_directory(recipe.run.dir, name=name, seed=recipe.run.seed, recipe=recipe)
     reporter.started(directory, updates=None)
     return _Stage(recipe, policy, pairs, directory, reporter).go(stop)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import torch
 
@@ -80,7 +80,7 @@ def open_directory(wanted: str | None, *, name: str, seed: int, recipe: Section)
     return directory
 
 
-def write_line(file: IO[str], step: int, values: Mapping[str, object]) -> None:
+def write_line(file: TextIO, step: int, values: Mapping[str, object]) -> None:
     """Add what one step saw; on disk at once, so that a stop loses nothing."""
     file.write(json.dumps({"step": step, **values}) + "\n")
     file.flush()
@@ -112,6 +112,14 @@ def libraries() -> dict[str, str]:
     """Return what the numbers of a model depend on beside the model: versions, and the instruction set."""
     versions = {name: version(name) for name in ("steelyard", "torch", "transformers", "numpy")}
     return {**versions, "instructions": torch.backends.cpu.get_cpu_capability()}
+
+
+def notes(pairs: PairSet) -> list[str]:
+    """Return what a person should know of the pairs before training starts."""
+    told = [f"left out: {count} {reason}" for reason, count in pairs.left_out.items()]
+    if not pairs.held_out:
+        told.append("no pair is held out (pairs.held_out = 0, or fewer than five), so nothing is measured.")
+    return told
 
 
 # ------------------------------------------------------------------ order

@@ -54,6 +54,10 @@ class RewardSection(Section):
 
     function: str | None = None
     """file.py:name or package.module:name, in TRL's form f(prompts, completions, **columns)."""
+    model: str | None = None
+    """A reward model: the directory that `steelyard reward-model` made. A suite of the task still measures."""
+    disagreement_penalty: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    """Reward = mean − this × deviation over the members of reward.model."""
     overlong_buffer: int | None = Field(default=None, ge=0)
     """Last tokens before the limit over which the reward falls by up to overlong_penalty; 0: off; default: as the
     variant says (dapo: a fifth of rollout.max_new_tokens)."""

@@ -21,10 +21,17 @@ def check_recipe(recipe: "Recipe") -> None:
 
 
 def _check_source_of_reward(recipe: "Recipe") -> None:
-    if recipe.task.data is not None and recipe.reward.function is None:
-        raise ValueError("task.data needs reward.function = 'file.py:name' to score the answers")
-    if recipe.task.name is not None and recipe.task.suite is not None and recipe.reward.function is not None:
-        raise ValueError("give task.suite or reward.function, not both: one primary reward scores an answer")
+    task, reward = recipe.task, recipe.reward
+    if reward.function is not None and reward.model is not None:
+        raise ValueError("give reward.function or reward.model, not both: one primary reward scores an answer")
+    if task.data is not None and reward.function is None and reward.model is None:
+        raise ValueError(
+            "task.data needs reward.function = 'file.py:name' or reward.model = 'directory' to score the answers"
+        )
+    if task.name is not None and task.suite is not None and not (reward.function is None and reward.model is None):
+        raise ValueError("give task.suite or reward.function or reward.model: one primary reward scores an answer")
+    if reward.disagreement_penalty and reward.model is None:
+        _never_read("reward.disagreement_penalty", "there is no reward.model", "name one")
 
 
 def _check_baseline(recipe: "Recipe", objective: Objective) -> None:

@@ -9,6 +9,7 @@ from pydantic_core import PydanticUndefined
 from steelyard.config import Section
 from steelyard.run.dpo_recipe import DpoRecipe
 from steelyard.run.recipe import Recipe
+from steelyard.run.reward_model_recipe import RewardModelRecipe
 from steelyard.run.sft_recipe import SftRecipe
 
 HEAD = """\
@@ -25,6 +26,7 @@ def recipe_page() -> str:
     parts = [HEAD, "## Training (`steelyard train`)\n", *_tables(Recipe)]
     parts += ["## Warming up a small model (`steelyard sft`)\n", *_tables(SftRecipe)]
     parts += ["## Learning from preferences (`steelyard dpo`)\n", *_tables(DpoRecipe)]
+    parts += ["## Reward models (`steelyard reward-model`)\n", *_tables(RewardModelRecipe)]
     return "\n".join(parts)
 
 

@@ -12,10 +12,11 @@ from steelyard.config import load
 from steelyard.run.dpo_recipe import DpoRecipe
 from steelyard.run.recipe import Recipe
 from steelyard.run.recipe_page import recipe_page
+from steelyard.run.reward_model_recipe import RewardModelRecipe
 from steelyard.run.sft_recipe import SftRecipe
 
 ROOT = Path(__file__).parents[3]
-STAGES = {"sft": SftRecipe, "dpo": DpoRecipe}
+STAGES = {"sft": SftRecipe, "dpo": DpoRecipe, "reward_model": RewardModelRecipe}
 """Section → recipe of the stage that has it."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -34,7 +35,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_that_pages_show_exist(page):
-    known = {command.callback.__name__ for command in app.registered_commands}
+    known = {command.callback.__name__.replace("_", "-") for command in app.registered_commands}
     for line in re.findall(r"^steelyard ([a-z-]+)", page.read_text(), flags=re.MULTILINE):
         assert line in known, line
 
