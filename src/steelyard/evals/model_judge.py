@@ -93,7 +93,7 @@ class ModelJudge:
             token_budget: Padded tokens per micro-batch.
 
         Raises:
-            ConfigError: If there is a penalty and nobody to disagree.
+            ConfigError: If there is a penalty and nobody to disagree, or a member is missing.
             ModelError: If a member cannot be loaded.
         """
         if penalty > 0.0 and len(ensemble.members) == 1:
@@ -131,7 +131,10 @@ class ModelJudge:
 
 
 def _load(ensemble: RewardEnsemble, member: Member) -> PreTrainedModel:
-    model, _ = load_reward_model(str(ensemble.directory / member.directory))
+    place = ensemble.directory / member.directory
+    if not (place / "config.json").is_file():
+        raise ConfigError(f"reward.model: {place} is missing or no model. Train the reward model again.")
+    model, _ = load_reward_model(str(place))
     return model
 
 

@@ -166,7 +166,7 @@ def ensemble_reward(rewards_KB: Float[Tensor, "K B"], *, penalty: float) -> Ense
     """
     check_number("penalty", penalty)
     members_KB = _members(rewards_KB)
-    disagreement_B = members_KB.std(dim=0, correction=0)
+    disagreement_B = _deviation(members_KB)
     return EnsembleReward(reward_B=members_KB.mean(dim=0) - penalty * disagreement_B, disagreement_B=disagreement_B)
 
 
@@ -195,7 +195,11 @@ def ensemble_minimum(rewards_KB: Float[Tensor, "K B"]) -> EnsembleReward:
         ([1.0, 2.0], [1.0, 0.0])
     """
     members_KB = _members(rewards_KB)
-    return EnsembleReward(reward_B=members_KB.amin(dim=0), disagreement_B=members_KB.std(dim=0, correction=0))
+    return EnsembleReward(reward_B=members_KB.amin(dim=0), disagreement_B=_deviation(members_KB))
+
+
+def _deviation(members_KB: Tensor) -> Tensor:
+    return (members_KB - members_KB.mean(dim=0)).square().mean(dim=0).sqrt()
 
 
 def _pair_loss(margin_B: Tensor) -> Tensor:

@@ -1,0 +1,121 @@
+"""The judge that is a reward model: scale, members, refusals."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from steelyard.errors import ConfigError, RewardError
+from steelyard.evals.model_judge import RECORD, ModelJudge, check_tokenizer, read_ensemble
+from steelyard.types import Completion, Prompt, Status
+from steelyard.update.batching import TrainRow
+from steelyard.update.hashing import tokenizer_hash
+from steelyard.update.reward_model import new_reward_model, score
+
+SCALES = ((0.5, 2.0), (-1.0, 0.25))
+PROMPT = Prompt(id="p", content="Say it.")
+
+
+def completion(*token_ids: int) -> Completion:
+    return Completion(
+        prompt_id="p",
+        group_id="g",
+        sample=0,
+        policy_version=0,
+        prompt_ids=(7, 8, 9),
+        token_ids=token_ids,
+        logprobs=(-1.0,) * len(token_ids),
+        text="another text altogether",
+        finish="stop",
+    )
+
+
+COMPLETIONS = [completion(10, 11, 0), completion(12, 0), completion(*range(20, 60)), completion(99)]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, model_directory, tokenizer):
+    """A directory with two members, of different heads and scales."""
+    directory = tmp_path_factory.mktemp("reward-model")
+    members = []
+    for number, (mean, std) in enumerate(SCALES):
+        model = new_reward_model(str(model_directory), generator=torch.Generator().manual_seed(number))
+        model.save_pretrained(directory / f"member-{number}")
+        tokenizer.save_pretrained(directory / f"member-{number}")
+        members.append({"directory": f"member-{number}", "mean": mean, "std": std, "parameter_hash": "h"})
+    record = {"members": members, "tokenizer_hash": tokenizer_hash(tokenizer)}
+    (directory / RECORD).write_text(json.dumps(record))
+    return directory
+
+
+def judge(directory, *, penalty: float = 0.0) -> ModelJudge:
+    return ModelJudge(read_ensemble(directory), penalty=penalty, token_budget=4096)
+
+
+def by_hand(model_directory) -> list[list[float]]:
+    """Scaled rewards, one list per member."""
+    rows = [TrainRow(prompt_ids=c.prompt_ids, token_ids=c.token_ids, logprobs=()) for c in COMPLETIONS]
+    lists = []
+    for number, (mean, std) in enumerate(SCALES):
+        model = new_reward_model(str(model_directory), generator=torch.Generator().manual_seed(number))
+        lists.append([(reward - mean) / std for reward in score(model, rows, token_budget=4096).tolist()])
+    return lists
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.7])
+def test_the_reward_is_the_mean_of_the_scaled_members_less_the_penalty(trained, model_directory, penalty):
+    found = judge(trained, penalty=penalty).check([PROMPT] * 4, COMPLETIONS)
+    for each, first, second in zip(found, *by_hand(model_directory), strict=True):
+        wanted = (first + second) / 2 - penalty * abs(first - second) / 2
+        assert each.verdict.reward == pytest.approx(wanted, rel=1e-6)
+        assert each.verdict.status is (Status.PASSED if wanted > 0 else Status.FAILED)
+        assert each.verdict.detail.startswith("2 members, deviation")
+
+
+def test_the_sampled_ids_are_scored_and_not_the_text(trained):
+    text = [completion(10, 11, 0), completion(11, 10, 0)]
+    first, second = (each.verdict.reward for each in judge(trained).check([PROMPT] * 2, text))
+    assert first != second
+
+
+def test_its_name_is_that_of_a_reward_and_says_which(trained):
+    assert judge(trained).name == f"reward:model:{trained}"
+
+
+def test_another_tokenizer_is_refused(trained):
+    ensemble = read_ensemble(trained)
+    check_tokenizer(ensemble, ensemble.tokenizer_hash)
+    with pytest.raises(ConfigError, match="another tokenizer"):
+        check_tokenizer(ensemble, "0" * 64)
+
+
+def test_a_penalty_needs_somebody_to_disagree(trained, tmp_path):
+    record = json.loads((trained / RECORD).read_text())
+    record["members"] = [{**record["members"][0], "directory": str(trained / "member-0")}]
+    (tmp_path / RECORD).write_text(json.dumps(record))
+    assert judge(tmp_path).check([PROMPT], COMPLETIONS[:1])[0].verdict.detail == ""
+    with pytest.raises(ConfigError, match="one member"):
+        judge(tmp_path, penalty=0.5)
+
+
+def test_a_directory_that_is_no_reward_model_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="is no reward model"):
+        read_ensemble(tmp_path)
+    (tmp_path / RECORD).write_text("{}")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_ensemble(tmp_path)
+
+
+def test_a_member_that_is_gone_is_refused(trained, tmp_path):
+    (tmp_path / RECORD).write_text((trained / RECORD).read_text())
+    with pytest.raises(ConfigError, match="member-0 is missing"):
+        judge(tmp_path)
+
+
+def test_a_reward_that_is_no_number_is_our_failure(trained):
+    broken = judge(trained)
+    with torch.no_grad():
+        broken.models[1].score.weight.fill_(math.nan)
+    with pytest.raises(RewardError, match="member 1"):
+        broken.check([PROMPT], COMPLETIONS[:1])
