@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from steelyard.errors import ConfigError, RewardError
-from steelyard.evals.judges import Judgement
+from steelyard.evals.judges import Judge, Judgement
 from steelyard.numerics.preference import ensemble_reward
 from steelyard.types import Completion, Prompt, Status, Verdict
 from steelyard.update.batching import TrainRow
@@ -84,13 +84,16 @@ class ModelJudge:
 
     resolution = float(np.finfo(np.float32).eps)
 
-    def __init__(self, ensemble: RewardEnsemble, *, penalty: float, token_budget: int) -> None:
+    def __init__(
+        self, ensemble: RewardEnsemble, *, penalty: float, token_budget: int, beside: Judge | None = None
+    ) -> None:
         """Load the members.
 
         Args:
             ensemble: The reward model.
             penalty: λ of mean − λ · deviation over members.
             token_budget: Padded tokens per micro-batch.
+            beside: Judges the same answers and pays nothing, so that both verdicts stand in the ledger.
 
         Raises:
             ConfigError: If there is a penalty and nobody to disagree, or a member is missing.
@@ -104,6 +107,7 @@ class ModelJudge:
         self.name = f"reward:model:{ensemble.directory}"
         self.ensemble = ensemble
         self.penalty = penalty
+        self.beside = beside
         self.token_budget = token_budget
         self.models = [_load(ensemble, member) for member in ensemble.members]
 
@@ -124,9 +128,16 @@ class ModelJudge:
             found = ensemble_reward(torch.stack(scaled), penalty=self.penalty)
         except ValueError as error:
             raise RewardError(f"reward model {self.ensemble.directory}: {error}.") from None
-        return [
-            Judgement(verdict=_verdict(reward, disagreement, len(scaled)))
+        verdicts = [
+            _verdict(reward, disagreement, len(scaled))
             for reward, disagreement in zip(found.reward_B.tolist(), found.disagreement_B.tolist(), strict=True)
+        ]
+        if self.beside is None:
+            return [Judgement(verdict=verdict) for verdict in verdicts]
+        unpaid = self.beside.check(prompts, completions)
+        return [
+            replace(other, verdict=verdict, others={self.beside.name: other.verdict, **other.others})
+            for verdict, other in zip(verdicts, unpaid, strict=True)
         ]
 
 

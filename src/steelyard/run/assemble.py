@@ -181,28 +181,30 @@ def _judges(recipe: Recipe, task: Task, *, reporter: Reporter, unconfined: bool)
         judge = FunctionJudge(load_reward_function(recipe.reward.function), spec=recipe.reward.function)
         yield _Judges(train=judge, measure=judge, sandbox_facts={})
         return
-    model = None if recipe.reward.model is None else _model_judge(recipe, recipe.reward.model, reporter)
-    if model is not None and not task.suites:
-        yield _Judges(train=model, measure=model, sandbox_facts={}, ensemble=model.ensemble)
+    ensemble = None if recipe.reward.model is None else read_ensemble(Path(recipe.reward.model).expanduser())
+    if ensemble is not None and not task.suites:
+        model = _model_judge(recipe, ensemble, reporter, beside=None)
+        yield _Judges(train=model, measure=model, sandbox_facts={}, ensemble=ensemble)
         return
-    suites = [] if model is not None else [_training_suite(recipe, task)]
+    suite = _training_suite(recipe, task)
     reporter.stage("raising the sandbox and checking the reference solutions")
     with Sandbox(workers=recipe.run.threads, limits=Limits(), unconfined=unconfined) as sandbox:
         for each in task.suites.values():
             check_references(sandbox, each, task.references)
         measuring, others = measuring_suites(task)
+        by_suite = SuiteJudge(sandbox, suite)
         yield _Judges(
-            train=model or SuiteJudge(sandbox, suites[0]),
+            train=by_suite if ensemble is None else _model_judge(recipe, ensemble, reporter, beside=by_suite),
             measure=SuiteJudge(sandbox, measuring, others=others, signatures=task.signatures),
             sandbox_facts={"unconfined": unconfined, "walls": [wall.name for wall in sandbox.walls if wall.stands]},
-            ensemble=None if model is None else model.ensemble,
+            ensemble=ensemble,
         )
 
 
-def _model_judge(recipe: Recipe, directory: str, reporter: Reporter) -> ModelJudge:
-    ensemble = read_ensemble(Path(directory).expanduser())
+def _model_judge(recipe: Recipe, ensemble: RewardEnsemble, reporter: Reporter, *, beside: Judge | None) -> ModelJudge:
     reporter.stage(f"loading the reward model, {len(ensemble.members)} member(s)")
-    return ModelJudge(ensemble, penalty=recipe.reward.disagreement_penalty, token_budget=recipe.update.token_budget)
+    penalty, budget = recipe.reward.disagreement_penalty, recipe.update.token_budget
+    return ModelJudge(ensemble, penalty=penalty, token_budget=budget, beside=beside)
 
 
 def _training_suite(recipe: Recipe, task: Task) -> Suite:

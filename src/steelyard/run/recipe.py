@@ -55,7 +55,7 @@ class RewardSection(Section):
     function: str | None = None
     """file.py:name or package.module:name, in TRL's form f(prompts, completions, **columns)."""
     model: str | None = None
-    """A reward model: the directory that `steelyard reward-model` made. A suite of the task still measures."""
+    """A reward model: the directory that `steelyard reward-model` made. Suites of the task judge beside it, unpaid."""
     disagreement_penalty: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """Reward = mean − this × deviation over the members of reward.model."""
     overlong_buffer: int | None = Field(default=None, ge=0)

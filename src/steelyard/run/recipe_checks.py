@@ -28,8 +28,8 @@ def _check_source_of_reward(recipe: "Recipe") -> None:
         raise ValueError(
             "task.data needs reward.function = 'file.py:name' or reward.model = 'directory' to score the answers"
         )
-    if task.name is not None and task.suite is not None and not (reward.function is None and reward.model is None):
-        raise ValueError("give task.suite or reward.function or reward.model: one primary reward scores an answer")
+    if task.name is not None and task.suite is not None and reward.function is not None:
+        raise ValueError("give task.suite or reward.function, not both: one primary reward scores an answer")
     if reward.disagreement_penalty and reward.model is None:
         _never_read("reward.disagreement_penalty", "there is no reward.model", "name one")
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from steelyard.errors import ConfigError, RewardError
+from steelyard.evals.judges import Judgement
 from steelyard.evals.model_judge import RECORD, ModelJudge, check_tokenizer, read_ensemble
-from steelyard.types import Completion, Prompt, Status
+from steelyard.types import Completion, Prompt, Status, Verdict
 from steelyard.update.batching import TrainRow
 from steelyard.update.hashing import tokenizer_hash
 from steelyard.update.reward_model import new_reward_model, score
@@ -116,6 +117,28 @@ def test_a_member_that_is_gone_is_refused(trained, tmp_path):
 def test_a_reward_that_is_no_number_is_our_failure(trained):
     broken = judge(trained)
     with torch.no_grad():
-        broken.models[1].score.weight.fill_(math.nan)
+        broken.models[1].get_parameter("score.weight").fill_(math.nan)
     with pytest.raises(RewardError, match="member 1"):
         broken.check([PROMPT], COMPLETIONS[:1])
+
+
+class Halves:
+    """Judges by nothing and pays a half; a judge of its own, to stand beside."""
+
+    name = "task:suite"
+    resolution = 1e-16
+
+    def check(self, prompts, completions):
+        half = Verdict(status=Status.FAILED, reward=0.5)
+        return [
+            Judgement(verdict=half, others={"task:more": half}, program="p", signatures=("s",)) for _ in completions
+        ]
+
+
+def test_a_judge_beside_it_is_kept_and_not_paid(trained):
+    alone = judge(trained).check([PROMPT] * 4, COMPLETIONS)
+    both = ModelJudge(read_ensemble(trained), penalty=0.0, token_budget=4096, beside=Halves())
+    for mine, found in zip(alone, both.check([PROMPT] * 4, COMPLETIONS), strict=True):
+        assert found.verdict == mine.verdict
+        assert {name: verdict.reward for name, verdict in found.others.items()} == {"task:suite": 0.5, "task:more": 0.5}
+        assert (found.program, found.signatures) == ("p", ("s",))
