@@ -215,20 +215,35 @@ def reward_model(recipe: RecipeArgument, overrides: Overrides = None) -> None:
 
 
 @app.command()
-def explain(recipe: RecipeArgument, overrides: Overrides = None) -> None:
-    """Print the objective that a recipe optimises: formula, denominators, masks, traps, other trainers' names.
+def explain(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe; with --from, a file of that trainer.")],
+    overrides: Overrides = None,
+    peer: Annotated[str | None, typer.Option("--from", help="trl or verl: read its configuration.")] = None,
+) -> None:
+    """Print the objective that a recipe, or another trainer's configuration, really optimises.
+
+    Formula, denominators, masks and traps; of a recipe also what other trainers call each choice. --from reads YAML,
+    JSON, or the shell script that starts the training.
 
     \b
     Examples:
       steelyard explain booking
       steelyard explain recipes/booking.toml objective.variant=dapo
+      steelyard explain --from trl grpo.yaml
+      steelyard explain --from verl run_qwen.sh
     """
     from steelyard.config import load
     from steelyard.run.explain import explain as text_of
+    from steelyard.run.explain import explain_peer
     from steelyard.run.recipe import Recipe
     from steelyard.run.recipes import find_recipe
 
-    typer.echo(text_of(load(find_recipe(recipe), Recipe, overrides or [])))
+    if peer is None:
+        typer.echo(text_of(load(find_recipe(recipe), Recipe, overrides or [])))
+        return
+    if overrides:
+        raise RequestError(f"--from {peer} reads one file; {overrides[0]!r} is no part of it. Change the file.")
+    typer.echo(explain_peer(peer, Path(recipe)))
 
 
 @app.command()

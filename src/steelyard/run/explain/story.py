@@ -15,6 +15,16 @@ ALWAYS = ("advantage", "surrogate", "aggregation", "kl_coef", "entropy_coef", "m
 
 def explain(recipe: Recipe) -> str:
     """Return the objective of a recipe as text for a terminal."""
+    objective, _ = recipe.objective.resolve()
+    return "\n\n".join([_objective(recipe), peer_names(recipe, objective), traps(recipe, objective)])
+
+
+def told(recipe: Recipe) -> str:
+    """Return the same without the names that other trainers have for it."""
+    return "\n\n".join([_objective(recipe), traps(recipe, recipe.objective.resolve()[0])])
+
+
+def _objective(recipe: Recipe) -> str:
     objective, overridden = recipe.objective.resolve()
     parts = [
         _title(objective, overridden),
@@ -22,8 +32,6 @@ def explain(recipe: Recipe) -> str:
         denominators(recipe, objective),
         _policies(recipe, objective),
         _practice(recipe, objective),
-        peer_names(recipe, objective),
-        traps(recipe, objective),
     ]
     return "\n\n".join(parts)
 
