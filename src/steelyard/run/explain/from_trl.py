@@ -6,7 +6,7 @@ from pathlib import Path
 from steelyard.errors import ConfigError
 from steelyard.run.explain.peer_config import Settings, check_known
 from steelyard.run.explain.peer_keys import TRL_OTHERS
-from steelyard.run.explain.translation import Translation
+from steelyard.run.explain.translation import ELSEWHERE, Translation
 
 PEER = "TRL 1.16.0"
 DEFAULTS: Mapping[str, object] = {
@@ -111,10 +111,7 @@ def _rollout(said: Translation) -> None:
     for key, off in neutral.items():
         value = said.optional(key)
         if value != off and not (key == "min_p" and value == 0.0):
-            said.differs.append(
-                f"{key} = {said.raw(key)}: answers come from another distribution than the one whose log-probs enter the "
-                "loss. Refused here; the recipe samples from the policy itself."
-            )
+            said.differs.append(f"{key} = {said.raw(key)}: {ELSEWHERE}")
     if said.raw("model_name_or_path"):
         said.recipe["model.source"] = str(said.raw("model_name_or_path"))
     if said.switch("mask_truncated_completions"):

@@ -6,7 +6,7 @@ from pathlib import Path
 from steelyard.errors import ConfigError
 from steelyard.run.explain.peer_config import Settings, check_known
 from steelyard.run.explain.peer_keys import VERL_OTHERS, VERL_SECTIONS
-from steelyard.run.explain.translation import Translation
+from steelyard.run.explain.translation import ELSEWHERE, Translation
 
 PEER = "verl 0.9.1"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -136,10 +136,7 @@ def _rollout(said: Translation) -> None:
     said.note("data.max_response_length", f"rollout.max_new_tokens = {length}")
     said.note(f"{ROLLOUT}.temperature", f"rollout.temperature = {temperature:g}; log-probs are taken at it there, too")
     if said.number(f"{ROLLOUT}.top_p") != 1.0 or said.whole(f"{ROLLOUT}.top_k") not in (-1, 0):
-        said.differs.append(
-            "top_p or top_k: answers come from another distribution than the one whose log-probs enter the loss. Refused here; "
-            "the recipe samples from the policy itself."
-        )
+        said.differs.append(f"top_p or top_k: {ELSEWHERE}")
     if said.raw("actor_rollout_ref.model.path"):
         said.recipe["model.source"] = str(said.raw("actor_rollout_ref.model.path"))
 
@@ -399,3 +396,4 @@ def _overlong(said: Translation) -> None:
             f"{said.path}: overlong_buffer: len = {length!r}, penalty_factor = {factor!r}; write two numbers."
         )
     said.recipe |= {"reward.overlong_buffer": length, "reward.overlong_penalty": float(factor)}
+    said.irrelevant -= len(found)

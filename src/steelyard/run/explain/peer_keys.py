@@ -43,7 +43,7 @@ VERL_SECTIONS = frozenset(
     transfer_queue actor_rollout_ref.ref actor_rollout_ref.model actor_rollout_ref.hybrid_engine
     actor_rollout_ref.nccl_timeout actor_rollout_ref.actor.fsdp_config actor_rollout_ref.actor.megatron
     actor_rollout_ref.actor.checkpoint actor_rollout_ref.actor.profiler actor_rollout_ref.actor.qat critic.fsdp critic.model
-    critic.checkpoint critic.profiler critic.megatron algorithm.pf_ppo hydra defaults
+    critic.checkpoint critic.profiler critic.megatron algorithm.pf_ppo hydra defaults config_path config_name config_dir
     """.split()  # noqa: SIM905
 )
 """verl 0.9.1: sections of which every key is taken."""

@@ -12,6 +12,11 @@ from steelyard.numerics.variants import CHOICES, VARIANTS, Objective, practice_o
 from steelyard.run.explain.peer_config import Settings
 from steelyard.run.recipe import Recipe
 
+ELSEWHERE = (
+    "answers come from another distribution than the one whose log-probs enter the loss. Refused here; the recipe samples "
+    "from the policy itself."
+)
+"""What truncated sampling does."""
 NESTED = {
     "kl_coef": "kl.coef",
     "kl_estimator": "kl.estimator",
