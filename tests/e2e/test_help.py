@@ -7,7 +7,7 @@ import pytest
 
 from steelyard.cli import app
 
-COMMANDS = ["init", "train", "sft", "explain", "why", "card", "export"]
+COMMANDS = ["init", "train", "sft", "dpo", "reward-model", "explain", "why", "card", "export"]
 HEAVY = ["torch", "transformers", "scipy", "pydantic", "numpy", "matplotlib"]
 
 
@@ -31,7 +31,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_the_table_of_commands_is_complete():
-    assert sorted(command.callback.__name__ for command in app.registered_commands) == sorted(COMMANDS)
+    assert sorted(command.callback.__name__.replace("_", "-") for command in app.registered_commands) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
