@@ -31,7 +31,9 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_the_table_of_commands_is_complete():
-    assert sorted(command.callback.__name__.replace("_", "-") for command in app.registered_commands) == sorted(COMMANDS)
+    assert sorted(command.callback.__name__.replace("_", "-") for command in app.registered_commands) == sorted(
+        COMMANDS
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -49,6 +49,7 @@ def test_the_table_of_variants_is_the_table_in_the_code():
         ("Surrogates", SURROGATES),
         ("Aggregation: the denominators", AGGREGATIONS),
         ("KL to the reference", KL_ESTIMATORS),
+        ("Preferences", dict.fromkeys(("dpo", "bradley_terry", "ensemble_reward", "ensemble_minimum"))),
     ],
 )
 def test_each_function_has_its_row(heading: str, table: dict[str, object]):
