@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -142,3 +143,29 @@ def test_identical_policies_have_a_kl_of_exactly_zero(estimator: str):
 def test_shapes_that_do_not_agree_are_named(estimator: str):
     with pytest.raises(ValueError, match=r"\(1, 2\), \(1, 1\), \(1, 2\)"):
         KL_ESTIMATORS[estimator](torch.zeros(1, 2), torch.zeros(1, 1), torch.ones(1, 2).bool())
+
+
+@pytest.mark.parametrize("name", list(KL_ESTIMATORS))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_every_finite_log_prob_has_a_finite_sum_and_a_pull(name: str, dtype: torch.dtype):
+    extreme = torch.finfo(dtype).max
+    steps = [-extreme, -1e4, -20.0, 0.0, extreme]
+    pairs = list(itertools.product(steps, steps))
+    logp_BT = torch.tensor([[a for a, _ in pairs]], dtype=dtype).requires_grad_()
+    ref_BT = torch.tensor([[b for _, b in pairs]], dtype=dtype)
+    mask_BT = torch.ones(1, len(pairs)).bool()
+    total = KL_ESTIMATORS[name](logp_BT, ref_BT, mask_BT).sum()
+    assert torch.isfinite(total)
+    if dtype is torch.float16:
+        return  # a slope past 65504 has no place in float16
+    total.backward()
+    assert logp_BT.grad is not None
+    assert torch.isfinite(logp_BT.grad).all()
+    apart = torch.tensor([a != b for a, b in pairs])
+    assert (logp_BT.grad[0][apart] != 0).all()
+
+
+@pytest.mark.parametrize("name", ["k1", "k2"])
+def test_a_token_that_is_impossible_under_the_reference_is_not_hidden(name: str):
+    found = KL_ESTIMATORS[name](torch.zeros(1, 1), torch.tensor([[-math.inf]]), torch.ones(1, 1).bool())
+    assert found.item() == math.inf
