@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup quickstart test lint bench compare clean
+.PHONY: help setup quickstart test lint bench compare mutants clean
 help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -28,5 +28,8 @@ bench: setup     ## benchmarks, results as JSON in benchmarks/results
 compare: setup   ## every variant on the bandit and on booking, three seeds each (about an hour), and the page that shows it
 	$(BIN)/python benchmarks/compare_variants.py
 	$(BIN)/python benchmarks/variants_page.py
+mutants: setup   ## mutation score of numerics (half an hour), MODULE=kl for one module
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+	$(BIN)/python benchmarks/mutants.py $(MODULE)
 clean:           ## remove what the other targets made, runs excepted
 	rm -rf .venv .pytest_cache .hypothesis .ruff_cache dist build

@@ -169,3 +169,12 @@ def test_every_finite_log_prob_has_a_finite_sum_and_a_pull(name: str, dtype: tor
 def test_a_token_that_is_impossible_under_the_reference_is_not_hidden(name: str):
     found = KL_ESTIMATORS[name](torch.zeros(1, 1), torch.tensor([[-math.inf]]), torch.ones(1, 1).bool())
     assert found.item() == math.inf
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_bound_of_d_is_the_root_of_the_largest_number_over_1024(dtype: torch.dtype):
+    limit = math.sqrt(torch.finfo(dtype).max) / 1024
+    for d in (limit, 2 * limit, 1e3 * limit):
+        assert at("k1", d, dtype)[0] == -torch.tensor(limit, dtype=dtype).item()
+        assert at("k1", -d, dtype)[0] == torch.tensor(limit, dtype=dtype).item()
+    assert at("k1", 0.5 * limit, dtype)[0] == -torch.tensor(0.5 * limit, dtype=dtype).item()

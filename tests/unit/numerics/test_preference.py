@@ -251,7 +251,13 @@ def test_the_limit_itself_is_let_through():
     assert torch.isfinite(bradley_terry(just, -just)).all()
     assert torch.isfinite(ensemble_reward(torch.stack([just, -just]), penalty=1.0).reward_B).all()
     with pytest.raises(ValueError, match="must be finite"):
-        bradley_terry(just * 2, just)
+        bradley_terry(torch.tensor([limit * (1 + 1e-6)]), just)
+    assert bradley_terry(t(1e100), t(1e100)).item() == LOG_2  # at the limit of float64
+
+
+def test_the_first_place_that_cannot_be_used_is_named():
+    with pytest.raises(ValueError, match="got nan at pair 1;"):
+        bradley_terry(t(0.0, math.nan, math.inf), t(0.0, 0.0, 0.0))
 
 
 @pytest.mark.parametrize("value", [0.0, -0.1, math.nan, math.inf, 2e6])
