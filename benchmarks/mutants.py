@@ -178,7 +178,7 @@ def verdicts(found: Sequence[tuple[Mutant, str]], slots: Sequence[Path]) -> Iter
             if not done and not late:
                 continue
             if not done:
-                os.kill(pid, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
             del running[pid]
             free.append(slot)
@@ -194,6 +194,7 @@ def _start(mutant: Mutant, source: str, slot: Path) -> int:
     if pid:
         return pid
     try:
+        os.setpgid(0, 0)
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
@@ -203,13 +204,24 @@ def _start(mutant: Mutant, source: str, slot: Path) -> int:
 
 
 def _tested(module: str, slot: Path) -> int:
-    import pytest
-
     sys.path.insert(0, str(slot))
     os.chdir(ROOT)
-    quick = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist"]
-    already = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins that were imported before the fork
-    return int(any(pytest.main([*quick, *already, *files]) for files in stages(module)))
+    return int(any(_fails(files) for files in stages(module)))
+
+
+def _fails(files: Sequence[str]) -> bool:
+    """Run tests in a process of their own: the checks of shapes can be installed once."""
+    import pytest
+
+    pid = os.fork()
+    if pid:
+        return os.waitpid(pid, 0)[1] != 0
+    try:
+        quick = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist"]
+        already = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins that were imported before the fork
+        os._exit(int(pytest.main([*quick, *already, *files])))
+    finally:
+        os._exit(1)
 
 
 # ------------------------------------------------------------------ the whole run
