@@ -67,7 +67,6 @@ OWN_TESTS = {
     "_surrogate_terms": ("test_surrogates", "test_every_surrogate", "test_held_surrogates"),
     "_surrogates_held": ("test_held_surrogates", "test_every_surrogate"),
     "surrogates": ("test_surrogates", "test_every_surrogate"),
-    "shaping": ("test_values", "test_advantages"),
 }
 """Where the tests of a module do not carry its name alone."""
 Span = tuple[tuple[int, int], tuple[int, int]]
@@ -153,7 +152,7 @@ def _span(node: ast.AST) -> Span:
 def stages(module: str) -> list[list[str]]:
     """Return test files in the order in which they are tried: the module's own, then the others."""
     unit = sorted((TESTS / "unit" / "numerics").glob("test_*.py"))
-    names = OWN_TESTS.get(module, (f"test_{module}",))
+    names = (*OWN_TESTS.get(module, (f"test_{module}",)), "test_exact_edges")
     own = [path for path in unit if path.stem in names or path.stem.startswith(f"test_{module.strip('_')}")]
     rest = [path for path in unit if path not in own and path.stem != "test_two_ranks"]
     return [

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Range:
-    low: float = -math.inf
+    low: float
     high: float = math.inf
     ends: str = "()"
     """Which end belongs to it, as intervals are written."""
