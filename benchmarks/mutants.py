@@ -34,10 +34,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from cosmic_ray.ast import get_ast
-from cosmic_ray.mutating import mutate_code
-from cosmic_ray.plugins import get_operator
-
 ROOT = Path(__file__).resolve().parent.parent
 NUMERICS = ROOT / "src" / "steelyard" / "numerics"
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
@@ -89,6 +85,9 @@ class Mutant:
 
 def mutants(path: Path) -> Iterator[tuple[Mutant, str]]:
     """Yield every mutant of a module with its whole source."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
     source = path.read_text(encoding="utf-8")
     excluded = list(_excluded(ast.parse(source)))
     lines = source.splitlines()
@@ -107,6 +106,8 @@ def mutants(path: Path) -> Iterator[tuple[Mutant, str]]:
 
 def _places(operator: Any, path: Path) -> list[Span]:
     """Positions in the order in which cosmic-ray counts occurrences."""
+    from cosmic_ray.ast import get_ast
+
     found: list[Span] = []
 
     def visit(node: Any) -> None:
