@@ -65,7 +65,7 @@ def build(data: Mapping[str, object], model: type[ModelT], *, where: str) -> Mod
 
 
 def with_overrides(data: Mapping[str, object], overrides: Sequence[str]) -> dict[str, object]:
-    """Return a copy of `data` with each `key.path=value` set; the same key twice is an error."""
+    """Return a copy of `data` with each `key.path=value` set, each `key.path=` taken out; the same key twice is an error."""
     result = _copy(data)
     seen: dict[str, str] = {}
     for text in overrides:
@@ -82,7 +82,12 @@ def with_overrides(data: Mapping[str, object], overrides: Sequence[str]) -> dict
             if not isinstance(child, dict):
                 raise ConfigError(f"override {text!r}: {'.'.join(parents[: depth + 1])} is a value, not a section")
             node = child
-        node[leaf] = _toml_value(raw.strip())
+        if raw.strip():
+            node[leaf] = _toml_value(raw.strip())
+        elif leaf in node:
+            del node[leaf]  # its default holds again
+        else:
+            raise ConfigError(f"override {text!r} would take {key} out, but the recipe does not write it; remove it.")
     return result
 
 
@@ -164,7 +169,7 @@ def _unknown_key(location: Sequence[str], model: type[Section]) -> str:
     known = sorted(section.model_fields) if section else []
     prefix = "".join(f"{name}." for name in parents)
     near = _nearest(leaf, known) or _nearest_anywhere(leaf, model, prefix)
-    hint = f"; did you mean {near if '.' in near else prefix + near}?" if near else ""
+    hint = f"; did you mean {near if '.' in near else prefix + near}?" if near else "."
     return f"{prefix}{leaf} is not a known key{hint} Known here: {', '.join(known)}."
 
 

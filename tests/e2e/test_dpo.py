@@ -81,8 +81,7 @@ def test_the_same_recipe_gives_the_same_weights_and_finds_the_reference_in_the_c
 def test_groups_of_a_run_become_pairs(cli, own_task, preferences):
     longer = ("rollout.group_size=16", "rollout.max_new_tokens=64")  # long enough for some answers to end
     run = cli("train", own_task, "run.updates=3", "eval.samples=0", *longer).last_line
-    preferences.write_text(preferences.read_text().replace('data = "pairs.jsonl"', f'ledger = "{run}"'))
-    done = cli("dpo", preferences, "dpo.epochs=1")
+    done = cli("dpo", preferences, "dpo.epochs=1", "pairs.data=", f"pairs.ledger={run}")
     record = json.loads((Path(done.last_line) / "dpo.json").read_text())
     made = record["pairs"]["train"] + record["pairs"]["held_out"]
     assert 1 <= made <= 6

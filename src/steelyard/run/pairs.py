@@ -86,6 +86,10 @@ def _from_file(data: str, policy: Policy, *, chat: Literal["auto", "never"]) -> 
         if key not in rendered:
             rendered[key] = render(policy.tokenizer, prompt, chat=chat)
         chosen, rejected = (_encoded(policy, text, end) for text in texts)
+        if not chosen or not rejected:
+            raise TaskError(
+                f"{where}: an answer is empty, and the tokenizer names no token that ends one; remove the row."
+            )
         pairs.append(PreferencePair(prompt_ids=rendered[key], chosen_ids=chosen, rejected_ids=rejected))
     return pairs
 

@@ -31,5 +31,8 @@ class PairsSection(Section):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.data is None) == (self.ledger is None):
-            raise ValueError("give exactly one of pairs.data (your own rows) and pairs.ledger (a run directory)")
+            raise ValueError(
+                "give exactly one of pairs.data (your own rows) and pairs.ledger (a run directory); `pairs.ledger=` on the "
+                "command line takes one out"
+            )
         return self

@@ -16,8 +16,8 @@ HEAD = """\
 # Recipes
 
 A recipe is a TOML file. Unknown keys, wrong types and combinations without meaning are refused before anything is
-loaded, with the nearest valid name. `key.path=value` on the command line overrides a key. This page is written by
-`python -m steelyard.run.recipe_page` and checked by a test.
+loaded, with the nearest valid name. `key.path=value` on the command line overrides a key, `key.path=` takes it out. This page
+is written by `python -m steelyard.run.recipe_page` and checked by a test.
 """
 
 

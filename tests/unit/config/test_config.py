@@ -64,6 +64,15 @@ def test_malformed_overrides_are_refused(text):
         with_overrides(GOOD, [text])
 
 
+def test_an_override_without_a_value_takes_the_key_out():
+    data = {"pairs": {"data": "a.jsonl", "held_out": 0.5}}
+    assert with_overrides(data, ["pairs.data=", "pairs.ledger=runs/a"]) == {
+        "pairs": {"held_out": 0.5, "ledger": "runs/a"}
+    }
+    with pytest.raises(ConfigError, match="does not write it"):
+        with_overrides(data, ["pairs.dta="])
+
+
 def test_overrides_are_toml_values_and_bare_words_are_strings():
     data = with_overrides(GOOD, ["run.seed=3", "objective.variant=dr_grpo", "optimizer.betas=[0.8, 0.9]"])
     built = build(data, Recipe, where="x")

@@ -75,6 +75,19 @@ def test_a_row_that_is_no_pair_is_refused_with_its_place(tmp_path, policy, row, 
         load(policy, data=write(tmp_path / "pairs.jsonl", row))
 
 
+def test_an_empty_answer_is_its_end_token_and_without_one_no_answer(tmp_path, policy, monkeypatch):
+    data = write(tmp_path / "pairs.jsonl", {"prompt": "p", "chosen": "", "rejected": "a"})
+    (pair,) = load(policy, data=data, held_out=0.0).train
+    assert pair.chosen_ids == (END,)
+    policy.tokenizer.eos_token = None
+    monkeypatch.setattr(policy.model.generation_config, "eos_token_id", None)
+    try:
+        with pytest.raises(TaskError, match="an answer is empty"):
+            load(policy, data=data, held_out=0.0)
+    finally:
+        policy.tokenizer.eos_token = "<|end|>"
+
+
 def test_exactly_one_source_is_given():
     for section in ({}, {"data": "a.jsonl", "ledger": "runs/a"}):
         with pytest.raises(ConfigError, match=r"exactly one of pairs\.data"):
