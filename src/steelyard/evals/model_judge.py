@@ -1,6 +1,7 @@
 """Answers scored by a trained reward model: mean of its members, less a penalty where they disagree."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,11 +10,12 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from steelyard.errors import ConfigError, RewardError
+from steelyard.errors import ConfigError, RewardError, TaskError
 from steelyard.evals.judges import Judge, Judgement
 from steelyard.numerics.preference import ensemble_reward
 from steelyard.types import Completion, Prompt, Status, Verdict
 from steelyard.update.batching import TrainRow
+from steelyard.update.hashing import parameter_hash
 from steelyard.update.reward_model import load_reward_model, score
 
 RECORD = "reward_model.json"
@@ -36,34 +38,67 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardEnsemble:
-    """What a directory says of its members."""
+    """What one or several directories say of their members."""
 
-    directory: Path
-    """The directory of the stage that trained them."""
+    directories: tuple[Path, ...]
+    """The directories of the stages that trained them."""
     members: tuple[Member, ...]
-    """At least one."""
+    """At least one; here with the whole path of each. All weigh the same, whichever directory they are from."""
     tokenizer_hash: str
     """Whose token ids they read."""
+    unfinished: tuple[Path, ...]
+    """Directories whose training was stopped before its end."""
+
+    @property
+    def name(self) -> str:
+        """The directories, as they stand in the ledger."""
+        return ",".join(map(str, self.directories))
 
 
-def read_ensemble(directory: Path) -> RewardEnsemble:
-    """Read which members a reward model has, without loading them.
+def read_ensemble(*directories: Path) -> RewardEnsemble:
+    """Read which members a reward model has, without loading them; several directories are one ensemble.
 
     Raises:
-        ConfigError: If the directory is no reward model.
+        ConfigError: If a directory is no reward model or is named twice, or their tokenizers differ.
     """
+    if len({directory.resolve() for directory in directories}) < len(directories):
+        raise ConfigError("reward.model names a directory twice; its members would count double. Name each once.")
+    parts = [_read(directory) for directory in directories]
+    for part in parts[1:]:
+        if part.tokenizer_hash != parts[0].tokenizer_hash:
+            raise ConfigError(
+                f"reward.model: {parts[0].name} and {part.name} were trained with different tokenizers, so no policy can be "
+                "scored by both. Train them from models that share one."
+            )
+    return RewardEnsemble(
+        directories=directories,
+        members=tuple(member for part in parts for member in part.members),
+        tokenizer_hash=parts[0].tokenizer_hash,
+        unfinished=tuple(directory for part in parts for directory in part.unfinished),
+    )
+
+
+def _read(directory: Path) -> RewardEnsemble:
     path = directory / RECORD
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        members = tuple(Member(**member) for member in record["members"])
-        return RewardEnsemble(directory=directory, members=members, tokenizer_hash=record["tokenizer_hash"])
+        members = [Member(**member) for member in record["members"]]
+        if not members or not all(math.isfinite(m.mean) and 0.0 < m.std < math.inf for m in members):
+            raise ValueError("it needs a member, and of each a finite mean and a deviation above 0")
+        return RewardEnsemble(
+            directories=(directory,),
+            members=tuple(replace(member, directory=str(directory / member.directory)) for member in members),
+            tokenizer_hash=record["tokenizer_hash"],
+            unfinished=() if record["finished"] else (directory,),
+        )
     except FileNotFoundError:
         raise ConfigError(
             f"reward.model = {str(directory)!r} is no reward model: it has no {RECORD}. Name the directory that "
             "`steelyard reward-model` printed."
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"reward.model: {path} cannot be read: {error}. Train the reward model again.") from None
+        why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ConfigError(f"reward.model: {path} cannot be read: {why}. Train the reward model again.") from None
 
 
 def check_tokenizer(ensemble: RewardEnsemble, policy_hash: str) -> None:
@@ -74,7 +109,7 @@ def check_tokenizer(ensemble: RewardEnsemble, policy_hash: str) -> None:
     """
     if policy_hash != ensemble.tokenizer_hash:
         raise ConfigError(
-            f"reward.model = {str(ensemble.directory)!r} was trained with another tokenizer than the policy has: the "
+            f"reward.model = {ensemble.name!r} was trained with another tokenizer than the policy has: the "
             "sampled ids mean other text to it. Train it with model.source = the policy, or one with its tokenizer."
         )
 
@@ -96,20 +131,38 @@ class ModelJudge:
             beside: Judges the same answers and pays nothing, so that both verdicts stand in the ledger.
 
         Raises:
-            ConfigError: If there is a penalty and nobody to disagree, or a member is missing.
+            ConfigError: If there is a penalty and nobody to disagree, or a member is missing or not the recorded one.
             ModelError: If a member cannot be loaded.
         """
         if penalty > 0.0 and len(ensemble.members) == 1:
             raise ConfigError(
-                f"reward.disagreement_penalty = {penalty}, but reward.model = {str(ensemble.directory)!r} has one member, which "
-                "never disagrees. Remove the penalty, or train an ensemble with reward_model.members."
+                f"reward.disagreement_penalty = {penalty}, but reward.model = {ensemble.name!r} has one member, which "
+                "never disagrees. Remove the penalty, or train an ensemble with reward_model.members or name several."
             )
-        self.name = f"reward:model:{ensemble.directory}"
+        self.name = f"reward:model:{ensemble.name}"
         self.ensemble = ensemble
         self.penalty = penalty
         self.beside = beside
         self.token_budget = token_budget
-        self.models = [_load(ensemble, member) for member in ensemble.members]
+        self.models = [_load(member) for member in ensemble.members]
+
+    @property
+    def context(self) -> int | None:
+        """Longest sequence in tokens that every member was built for, where their configurations say so."""
+        contexts = [getattr(model.config, "max_position_embeddings", None) for model in self.models]
+        return min((context for context in contexts if context is not None), default=None)
+
+    def check_length(self, longest: int) -> None:
+        """Refuse answers that a member was not built to read to the end.
+
+        Raises:
+            TaskError: If prompt and answer can have more tokens than the context.
+        """
+        if self.context is not None and longest > self.context:
+            raise TaskError(
+                f"prompt and answer can have {longest} tokens, more than the {self.context} that the reward model "
+                f"{self.ensemble.name} was built for. Lower rollout.max_new_tokens by {longest - self.context}."
+            )
 
     def check(self, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Judgement]:
         """Score each completion at its last token.
@@ -127,7 +180,7 @@ class ModelJudge:
         try:
             found = ensemble_reward(torch.stack(scaled), penalty=self.penalty)
         except ValueError as error:
-            raise RewardError(f"reward model {self.ensemble.directory}: {error}.") from None
+            raise RewardError(f"reward model {self.ensemble.name}: {error}.") from None
         verdicts = [
             _verdict(reward, disagreement, len(scaled))
             for reward, disagreement in zip(found.reward_B.tolist(), found.disagreement_B.tolist(), strict=True)
@@ -141,11 +194,15 @@ class ModelJudge:
         ]
 
 
-def _load(ensemble: RewardEnsemble, member: Member) -> PreTrainedModel:
-    place = ensemble.directory / member.directory
-    if not (place / "config.json").is_file():
-        raise ConfigError(f"reward.model: {place} is missing or no model. Train the reward model again.")
-    model, _ = load_reward_model(str(place))
+def _load(member: Member) -> PreTrainedModel:
+    if not (Path(member.directory) / "config.json").is_file():
+        raise ConfigError(f"reward.model: {member.directory} is missing or no model. Train the reward model again.")
+    model, _ = load_reward_model(member.directory)
+    if parameter_hash(model).digest != member.parameter_hash:
+        raise ConfigError(
+            f"reward.model: the weights in {member.directory} are not those that {RECORD} has the hash of. Train "
+            "the reward model again."
+        )
     return model
 
 

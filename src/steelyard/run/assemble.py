@@ -58,8 +58,8 @@ class _Judges:
     train: Judge
     measure: Judge
     sandbox_facts: dict[str, object]
-    ensemble: RewardEnsemble | None = None
-    """Of a reward model."""
+    reward_model: ModelJudge | None = None
+    """The training judge, where it is a reward model."""
 
 
 @contextmanager
@@ -82,10 +82,13 @@ def assemble(recipe: Recipe, *, reporter: Reporter, unconfined: bool) -> Iterato
 
 def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -> Assembly:
     objective, _ = recipe.objective.resolve()
-    if judges.ensemble is not None:
-        check_tokenizer(judges.ensemble, tokenizer_hash(policy.tokenizer))
+    if judges.reward_model is not None:
+        check_tokenizer(judges.reward_model.ensemble, tokenizer_hash(policy.tokenizer))
     train_prompts = [_rendered(recipe, policy, prompt) for prompt in task.train_prompts]
     eval_prompts = [_rendered(recipe, policy, prompt) for prompt in task.eval_prompts]
+    if judges.reward_model is not None:
+        longest = max(len(ids) for _, ids in [*train_prompts, *eval_prompts])
+        judges.reward_model.check_length(longest + recipe.rollout.max_new_tokens)
     params = SamplingParams(
         temperature=recipe.rollout.temperature,
         max_new_tokens=recipe.rollout.max_new_tokens,
@@ -117,7 +120,7 @@ def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -
         eval_prompts=eval_prompts,
         all_prompts=list(everything.values()),
         sandbox_facts=judges.sandbox_facts,
-        notes=_notes(recipe, task, params, judges.ensemble),
+        notes=_notes(recipe, task, params, judges.reward_model),
     )
 
 
@@ -148,11 +151,13 @@ def _learner(recipe: Recipe, objective: Objective, policy: Policy) -> Learner:
     )
 
 
-def _notes(recipe: Recipe, task: Task, params: SamplingParams, ensemble: RewardEnsemble | None) -> list[str]:
+def _notes(recipe: Recipe, task: Task, params: SamplingParams, reward_model: ModelJudge | None) -> list[str]:
     notes: list[str] = []
-    if ensemble is not None:
+    if reward_model is not None:
+        ensemble = reward_model.ensemble
         weights = ", ".join(member.parameter_hash for member in ensemble.members)
-        notes.append(f"the reward is that of a model, {ensemble.directory}; weights {weights}.")
+        notes.append(f"the reward is that of a model, {ensemble.name}; weights {weights}.")
+        notes += [f"the training of reward model {each} was stopped before its end." for each in ensemble.unfinished]
     if not task.eval_prompts and recipe.eval.samples:
         notes.append("no prompt is held out (fewer than five rows), so nothing is measured while it trains.")
     if not params.stop_ids:
@@ -181,10 +186,10 @@ def _judges(recipe: Recipe, task: Task, *, reporter: Reporter, unconfined: bool)
         judge = FunctionJudge(load_reward_function(recipe.reward.function), spec=recipe.reward.function)
         yield _Judges(train=judge, measure=judge, sandbox_facts={})
         return
-    ensemble = None if recipe.reward.model is None else read_ensemble(Path(recipe.reward.model).expanduser())
+    ensemble = _ensemble(recipe)
     if ensemble is not None and not task.suites:
         model = _model_judge(recipe, ensemble, reporter, beside=None)
-        yield _Judges(train=model, measure=model, sandbox_facts={}, ensemble=ensemble)
+        yield _Judges(train=model, measure=model, sandbox_facts={}, reward_model=model)
         return
     suite = _training_suite(recipe, task)
     reporter.stage("raising the sandbox and checking the reference solutions")
@@ -193,12 +198,18 @@ def _judges(recipe: Recipe, task: Task, *, reporter: Reporter, unconfined: bool)
             check_references(sandbox, each, task.references)
         measuring, others = measuring_suites(task)
         by_suite = SuiteJudge(sandbox, suite)
+        model = None if ensemble is None else _model_judge(recipe, ensemble, reporter, beside=by_suite)
         yield _Judges(
-            train=by_suite if ensemble is None else _model_judge(recipe, ensemble, reporter, beside=by_suite),
+            train=model or by_suite,
             measure=SuiteJudge(sandbox, measuring, others=others, signatures=task.signatures),
             sandbox_facts={"unconfined": unconfined, "walls": [wall.name for wall in sandbox.walls if wall.stands]},
-            ensemble=ensemble,
+            reward_model=model,
         )
+
+
+def _ensemble(recipe: Recipe) -> RewardEnsemble | None:
+    directories = [Path(each).expanduser() for each in recipe.reward.models]
+    return read_ensemble(*directories) if directories else None
 
 
 def _model_judge(recipe: Recipe, ensemble: RewardEnsemble, reporter: Reporter, *, beside: Judge | None) -> ModelJudge:

@@ -94,7 +94,7 @@ def reward_model_table(result: RewardModelResult) -> Table:
     table = Table(title=kept if result.finished else f"{kept}; stopped on request, everything so far is kept")
     for column in ("held out", "ranked rightly", "mean margin"):
         table.add_column(column)
-    if result.before is None or result.after is None or result.length is None:
+    if result.before is None or result.after is None or result.spread is None or result.length is None:
         table.add_row("nothing was measured (no pair is held out)", "", "")
         return table
     table.add_row("before", *_ranked(result.before))
@@ -103,6 +103,10 @@ def reward_model_table(result: RewardModelResult) -> Table:
     if result.disagreement is not None:
         table.add_row("mean of members, each scaled to deviation 1", *_ranked(result.after))
         table.add_row("deviation between members", f"{result.disagreement:.3f}", "")
+    spread = result.spread
+    table.add_row(
+        "a tenth, half, nine tenths of margins", "", f"{spread.low:+.2f} {spread.median:+.2f} {spread.high:+.2f}"
+    )
     table.add_row("by length alone", f"{100 * result.length.chosen_longer:.1f} %", "")
     correlation = result.length.correlation
     table.add_row("correlation with length", "–" if correlation is None else f"{correlation:+.2f}", "")

@@ -6,7 +6,7 @@ the card. Reading a recipe imports neither torch nor transformers.
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from steelyard.config import Section, explicit_keys
 from steelyard.numerics.variants import VARIANTS, Objective, practice_of
@@ -54,8 +54,8 @@ class RewardSection(Section):
 
     function: str | None = None
     """file.py:name or package.module:name, in TRL's form f(prompts, completions, **columns)."""
-    model: str | None = None
-    """A reward model: the directory that `steelyard reward-model` made. Suites of the task judge beside it, unpaid."""
+    model: str | tuple[str, ...] | None = None
+    """A directory that `steelyard reward-model` made, or a list of them: one ensemble. Suites of the task judge beside it, unpaid."""
     disagreement_penalty: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """Reward = mean − this × deviation over the members of reward.model."""
     overlong_buffer: int | None = Field(default=None, ge=0)
@@ -63,6 +63,19 @@ class RewardSection(Section):
     variant says (dapo: a fifth of rollout.max_new_tokens)."""
     overlong_penalty: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
     """What a completion at the limit loses, in reward units."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _directories(cls, model: object) -> object:
+        names = list(model) if isinstance(model, list | tuple) else [model]
+        if model is not None and (not names or not all(isinstance(name, str) and name for name in names)):
+            raise ValueError("name a directory, or a list of them")
+        return tuple(names) if isinstance(model, list) else model
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every directory of `model`; empty without one."""
+        return (self.model,) if isinstance(self.model, str) else self.model or ()
 
 
 class KLSection(Section):

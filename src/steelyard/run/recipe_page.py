@@ -38,7 +38,8 @@ def _tables(model: type[Section], prefix: str = "") -> list[str]:
         if isinstance(annotation, type) and issubclass(annotation, Section):
             tables += _tables(annotation, f"{prefix}{name}.")
         else:
-            rows.append(f"| `{prefix}{name}` | {_kind(annotation)} | {_default(field)} | {field.description} |")
+            meaning = " ".join(str(field.description).split())
+            rows.append(f"| `{prefix}{name}` | {_kind(annotation)} | {_default(field)} | {meaning} |")
     if not rows:
         return tables
     head = [f"### [{prefix.rstrip('.')}]\n", "| key | type | default | meaning |", "|---|---|---|---|"]
@@ -48,6 +49,8 @@ def _tables(model: type[Section], prefix: str = "") -> list[str]:
 def _kind(annotation: object) -> str:
     if annotation == tuple[float, float]:
         return "[float, float]"
+    if annotation == tuple[str, ...]:
+        return "[str, …]"
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{option}`" for option in get_args(annotation))
     options = [option for option in get_args(annotation) if option is not type(None)]

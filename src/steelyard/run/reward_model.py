@@ -44,6 +44,18 @@ class LengthCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MarginSpread:
+    """How far apart the held-out answers of a pair are scored, in the members' common scale; below 0 is ranked wrongly."""
+
+    low: float
+    """A tenth of the margins lie below."""
+    median: float
+    """Half of them do."""
+    high: float
+    """Nine tenths do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RewardModelResult:
     """How the stage ended."""
 
@@ -61,6 +73,8 @@ class RewardModelResult:
     """Each member at the end; empty when nothing is held out."""
     after: Ranking | None
     """The mean of the members."""
+    spread: MarginSpread | None
+    """Its margins, not only their mean; None when nothing is held out."""
     disagreement: float | None
     """Mean deviation between members over the held-out answers, in the members' common scale; None for one member."""
     length: LengthCheck | None
@@ -198,6 +212,7 @@ class _Stage:
             members=tuple(found for scores in held_out if (found := self._ranking(scores)) is not None),
             after=self._ranking(_halves(ensemble.reward_B)),
             disagreement=ensemble.disagreement_B.mean().item() if measured and len(members) > 1 else None,
+            spread=_spread(_halves(ensemble.reward_B)) if measured else None,
             length=_length_check(self.pairs.held_out, ensemble) if measured else None,
         )
         facts = {
@@ -209,6 +224,7 @@ class _Stage:
             "before": result.before,
             "after_each": list(result.members),
             "after": result.after,
+            "margin_spread": result.spread,
             "disagreement": result.disagreement,
             "length": result.length,
         }
@@ -230,6 +246,11 @@ def _scaled(member: Member, rewards_N: Tensor) -> Tensor:
 def _halves(rewards_2N: Tensor) -> PairRewards:
     chosen_N, rejected_N = rewards_2N.chunk(2)
     return PairRewards(chosen_N=chosen_N, rejected_N=rejected_N)
+
+
+def _spread(scores: PairRewards) -> MarginSpread:
+    low, median, high = np.quantile((scores.chosen_N - scores.rejected_N).numpy(), (0.1, 0.5, 0.9)).tolist()
+    return MarginSpread(low=low, median=median, high=high)
 
 
 def _length_check(pairs: Sequence[PreferencePair], ensemble: EnsembleReward) -> LengthCheck:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
@@ -61,14 +62,7 @@ def new_reward_model(source: str, *, generator: torch.Generator) -> PreTrainedMo
     Raises:
         ModelError: If there is nothing to load, or the network takes no linear head.
     """
-    # transformers reports a missing head, and fills it from the global generator; neither is of use here.
-    verbosity = hf_logging.get_verbosity()
-    hf_logging.set_verbosity_error()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            model = _load(source)
-    finally:
-        hf_logging.set_verbosity(verbosity)
+    model, _ = _load(source)
     head = _head(model, source)
     with torch.no_grad():
         head.weight.normal_(0.0, 1.0 / math.sqrt(head.in_features + 1), generator=generator)
@@ -79,11 +73,20 @@ def load_reward_model(source: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
     """Load a trained reward model and its tokenizer, float32.
 
     Raises:
-        ModelError: If there is nothing to load, or it has no head of one number.
+        ModelError: If there is nothing to load, or it has no trained head of one number.
     """
     check_source(source)
-    model, tokenizer = _load(source), AutoTokenizer.from_pretrained(source)
+    model, missing = _load(source)
     _head(model, source)
+    if missing:  # transformers fills them with random numbers, which would be paid as a reward
+        raise ModelError(
+            f"{source!r} is no trained reward model: its weights lack {', '.join(missing)}. Name a member that "
+            "`steelyard reward-model` wrote."
+        )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the tokenizer of reward model {source!r} cannot be loaded: {_first_line(error)}") from None
     return model.requires_grad_(requires_grad=False), tokenizer
 
 
@@ -160,13 +163,25 @@ class RewardLearner:
         )
 
 
-def _load(source: str) -> PreTrainedModel:
+def _load(source: str) -> tuple[PreTrainedModel, list[str]]:
+    """Return the model, and the names of weights that were not in the files."""
+    # transformers reports a missing head, and fills it from the global generator; neither is of use here.
+    verbosity = hf_logging.get_verbosity()
+    hf_logging.set_verbosity_error()
     try:
-        model = AutoModelForSequenceClassification.from_pretrained(source, num_labels=1, dtype=torch.float32)
-    except (OSError, ValueError, RuntimeError) as error:
-        first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ModelError(f"{source!r} cannot be loaded as a reward model: {first_line}") from None
-    return model.eval()
+        with torch.random.fork_rng(devices=[]):
+            model, found = AutoModelForSequenceClassification.from_pretrained(
+                source, num_labels=1, dtype=torch.float32, output_loading_info=True
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"{source!r} cannot be loaded as a reward model: {_first_line(error)}") from None
+    finally:
+        hf_logging.set_verbosity(verbosity)
+    return model.eval(), sorted(found["missing_keys"])
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _head(model: PreTrainedModel, source: str) -> nn.Linear:

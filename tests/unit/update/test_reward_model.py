@@ -87,7 +87,7 @@ def test_an_answer_that_ends_with_the_padding_id_is_read_at_that_token(reward_mo
 def test_a_reward_does_not_depend_on_company_order_or_cut(reward_model, order, budget):
     alone = [score(reward_model, [each], token_budget=1).item() for each in ROWS]
     together = score(reward_model, [ROWS[place] for place in order], token_budget=budget).tolist()
-    assert together == pytest.approx([alone[place] for place in order], rel=1e-5)
+    assert together == [alone[place] for place in order]  # to the last bit
 
 
 def test_what_stands_in_the_padding_changes_nothing(reward_model):
