@@ -149,13 +149,13 @@ samples = 2
         primary = [row for row in ledger.verdicts("train") if row.is_primary]
         beside = [row for row in ledger.verdicts("train") if row.judge == "booking:reference"]
         measured = {row.judge for row in ledger.verdicts("eval")}
-        scores = [event.data["score"]["value"] for event in ledger.evals()]
+        scores = [event.data["score"] for event in ledger.evals()]
     assert {row.judge for row in primary} == {f"reward:model:{directory}"}
     assert len(primary) == len(beside) == 4
     assert {row.verdict.reward for row in beside} == {0.0}
     assert len({row.verdict.reward for row in primary}) == 4
     assert not any(name.startswith("reward:") for name in measured)
-    assert scores == [0.0, 0.0]
+    assert [score["value"] for score in scores if isinstance(score, dict)] == [0.0, 0.0]
     narrow = cli("reward-model", preferences, "reward_model.members=1", "reward_model.epochs=1").last_line
     refused = cli("train", "both.toml", f"reward.model={narrow}")
     assert refused.code == 2
