@@ -81,6 +81,23 @@ def test_advantages(name: str, ddof: int | None, seed: int):
     assert found == [pytest.approx(advantage_of(name, ddof, i, *lists), rel=1e-12, abs=1e-15) for i in range(17)]
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("deviation", [statistics.pstdev, statistics.stdev])
+def test_batch_standardised(seed: int, deviation):
+    generator = rng(seed)
+    rewards_B = torch.randint(0, 4, (17,), generator=generator).double() / 3
+    ids_B, scored_B = torch.randint(0, 5, (17,), generator=generator), torch.rand(17, generator=generator) > 0.2
+    rewards, ids, scored = rewards_B.tolist(), ids_B.tolist(), scored_B.tolist()
+    centred = [advantage_of("group_centred", None, i, rewards, ids, scored) for i in range(17)]
+    others = [sum(scored[j] and ids[j] == ids[i] and j != i for j in range(17)) for i in range(17)]
+    std = deviation([centred[i] for i in range(17) if scored[i] and others[i] > 0])
+    ddof = int(deviation is statistics.stdev)
+    found = advantages(
+        "batch_standardised", rewards_B, ids_B, scored_B, resolution=sys.float_info.epsilon, ddof=ddof
+    ).tolist()
+    assert found == [pytest.approx(centred[i] / (std + 1e-6), rel=1e-12, abs=1e-15) for i in range(17)]
+
+
 # ------------------------------------------------------------------ aggregation, KL, pass@k
 
 

@@ -39,7 +39,7 @@ def test_token_rewards(seed: int, kl_coef: float):
         [-kl_coef * kl_BT[b, t].item() + (rewards[b] if t == lengths[b] - 1 else 0.0) for t in range(lengths[b])]
         for b in range(5)
     ]
-    close(token_rewards(torch.tensor(rewards).double(), kl_BT, mask_BT, kl_coef=kl_coef), expected)
+    close(token_rewards(torch.tensor(rewards, dtype=torch.float64), kl_BT, mask_BT, kl_coef=kl_coef), expected)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
