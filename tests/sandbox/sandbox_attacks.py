@@ -181,7 +181,7 @@ TIME = [
 MEMORY_AND_OUTPUT = [
     ends("a long list (C45)", "def f(x):\n    return len([0] * 10 ** 10)", MEMORY),
     ends("2 GB of bytes", "def f(x):\n    return len(b'x' * (2 << 30))", MEMORY),
-    ends("a growing list", "def f(x):\n    a = []\n    while True:\n        a.append(bytearray(1 << 20))", MEMORY),
+    ends("a growing list", "def f(x):\n    a = []\n    while True:\n        a.append(bytes(1 << 20))", MEMORY),
     ends("memory at load", "a = [0] * 10 ** 10\n" + HONEST, MEMORY),
     ends(
         "loop that catches MemoryError",
