@@ -43,6 +43,13 @@ def test_log_probs_and_entropy(seed: int, temperature: float):
 # ------------------------------------------------------------------ advantages
 
 
+def reward_batch(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rewards with ties, groups of unequal size, and who was scored."""
+    generator = rng(seed)
+    rewards_B = torch.randint(0, 4, (17,), generator=generator).double() / 3
+    return rewards_B, torch.randint(0, 5, (17,), generator=generator), torch.rand(17, generator=generator) > 0.2
+
+
 def advantage_of(
     name: str, ddof: int | None, i: int, rewards: list[float], ids: list[int], scored: list[bool]
 ) -> float:
@@ -73,9 +80,7 @@ def advantage_of(
     ],
 )
 def test_advantages(name: str, ddof: int | None, seed: int):
-    generator = rng(seed)
-    rewards_B = torch.randint(0, 4, (17,), generator=generator).double() / 3
-    ids_B, scored_B = torch.randint(0, 5, (17,), generator=generator), torch.rand(17, generator=generator) > 0.2
+    rewards_B, ids_B, scored_B = reward_batch(seed)
     found = advantages(name, rewards_B, ids_B, scored_B, resolution=sys.float_info.epsilon, ddof=ddof).tolist()
     lists = (rewards_B.tolist(), ids_B.tolist(), scored_B.tolist())
     assert found == [pytest.approx(advantage_of(name, ddof, i, *lists), rel=1e-12, abs=1e-15) for i in range(17)]
@@ -84,9 +89,7 @@ def test_advantages(name: str, ddof: int | None, seed: int):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("deviation", [statistics.pstdev, statistics.stdev])
 def test_batch_standardised(seed: int, deviation):
-    generator = rng(seed)
-    rewards_B = torch.randint(0, 4, (17,), generator=generator).double() / 3
-    ids_B, scored_B = torch.randint(0, 5, (17,), generator=generator), torch.rand(17, generator=generator) > 0.2
+    rewards_B, ids_B, scored_B = reward_batch(seed)
     rewards, ids, scored = rewards_B.tolist(), ids_B.tolist(), scored_B.tolist()
     centred = [advantage_of("group_centred", None, i, rewards, ids, scored) for i in range(17)]
     others = [sum(scored[j] and ids[j] == ids[i] and j != i for j in range(17)) for i in range(17)]
