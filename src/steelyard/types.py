@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from steelyard.content import content_hash
+from steelyard.content import content_hash, plain_json
 
 Plain = object
 """Plain data: None, bool, int, float, str, bytes, and list, tuple, dict, set, frozenset of plain data."""
+
+Form = Literal["calls", "stdin", "asserts"]
+"""What a test of a suite does. `calls`: call the entry point with the arguments. `stdin`: run the program with a text on
+its standard input. `asserts`: run test code that calls the entry point, in a process of its own."""
 
 
 # ------------------------------------------------------------------ questions
@@ -39,14 +43,15 @@ class Case:
     family: str
     """Which kind of input this is (reports count by family)."""
     args: tuple[Plain, ...]
-    """Positional arguments of the call; plain data."""
+    """Positional arguments of the call; plain data. `stdin`: the one text to read. `asserts`: source to run first, and
+    the test's own source; both go to the judge's process, never to the program's."""
     expected: Plain
-    """The value to return. Never sent into the sandbox."""
+    """The value to return, or the text to print. Never sent into the sandbox. `asserts`: True."""
 
     @property
     def key(self) -> str:
         """Name of the input alone: equal inputs have equal keys, in whatever suite they stand."""
-        return content_hash(self.args)[:16]
+        return content_hash([plain_json(value) for value in self.args])[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +65,17 @@ class Suite:
     version: int
     """Raised by every change of its cases."""
     entry_point: str
-    """The function that a program must define."""
+    """The function that a program must define; empty for `stdin`, where the whole program runs."""
     cases: tuple[Case, ...]
     """At least one; an empty suite is refused at load."""
+    form: Form = "calls"
+    """What each test does."""
 
     @property
     def hash(self) -> str:
-        """SHA-256 over entry point and cases (ids, families, inputs, expected values)."""
-        rows = [[c.id, c.family, c.args, c.expected] for c in self.cases]
-        return content_hash([self.entry_point, rows])
+        """SHA-256 over entry point, cases (ids, families, inputs, expected values) and, but for calls, the form."""
+        rows = [[c.id, c.family, [plain_json(value) for value in c.args], plain_json(c.expected)] for c in self.cases]
+        return content_hash([self.entry_point, rows] if self.form == "calls" else [self.form, self.entry_point, rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,8 @@ class Task:
     """Held-out prompts; for a one-prompt task the same prompt, judged by a suite that is never a reward."""
     suites: Mapping[str, Suite] = field(default_factory=dict[str, Suite])
     """By name; empty for tasks judged by a reward function."""
+    own_suites: Mapping[str, Suite] = field(default_factory=dict[str, Suite])
+    """By prompt id, for tasks whose prompts have a suite each (HumanEval, MBPP); then `suites` is empty."""
     eval_suite: str | None = None
     """The suite that measures; never a training reward."""
     references: Mapping[str, str] = field(default_factory=dict[str, str])

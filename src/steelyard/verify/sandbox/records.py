@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from steelyard.errors import ConfigError
-from steelyard.types import Plain, Status
+from steelyard.types import Form, Plain, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,14 @@ class ProgramJob:
     source: str
     """Python source."""
     entry_point: str
-    """Function to call."""
+    """Function to call; empty for `stdin`."""
     inputs: tuple[tuple[Plain, ...], ...]
-    """Positional arguments of each call, plain data."""
+    """Positional arguments of each call, plain data; for other forms as in `steelyard.types.Case`."""
+    form: Form = "calls"
+    """What each input is."""
+    strict: bool = False
+    """`calls`: a fresh process for every input, so that nothing is carried from one to the next. The other forms have
+    that always."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
