@@ -70,12 +70,16 @@ class Suite:
     """At least one; an empty suite is refused at load."""
     form: Form = "calls"
     """What each test does."""
+    stem: str = ""
+    """Source that an answer continues, up to and with the head of the entry point (a prompt of HumanEval). What stands
+    before that definition comes before every program; an answer that is only the rest of the function is joined to it."""
 
     @property
     def hash(self) -> str:
-        """SHA-256 over entry point, cases (ids, families, inputs, expected values) and, but for calls, the form."""
+        """SHA-256 over entry point, cases (ids, families, inputs, expected values) and, where there are, form and stem."""
         rows = [[c.id, c.family, [plain_json(value) for value in c.args], plain_json(c.expected)] for c in self.cases]
-        return content_hash([self.entry_point, rows] if self.form == "calls" else [self.form, self.entry_point, rows])
+        kind = [] if self.form == "calls" else [self.form]
+        return content_hash([*kind, self.entry_point, rows, *([self.stem] if self.stem else [])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,8 @@ class Task:
     eval_suite: str | None = None
     """The suite that measures; never a training reward."""
     references: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Independent right programs by name, as source; each must pass every suite at load."""
+    """Independent right programs by name, as source; each must pass every suite at load. With `own_suites` by prompt id:
+    one for each suite."""
     signatures: Mapping[str, Mapping[str, Plain]] = field(default_factory=dict[str, Mapping[str, Plain]])
     """Outputs of known faulty programs: fault name → input key → value. A program shows the
     signature when its outputs equal these on all inputs."""

@@ -36,6 +36,25 @@ def equal(expected: Plain, got: Plain) -> bool:
     return expected == got
 
 
+def same_output(expected: Plain, got: Plain) -> bool:
+    """Return whether a printed text is the expected one.
+
+    Blanks at the end of each line and one newline at the end of the text do not count. Everything else does: the number
+    of lines, empty ones too, leading blanks, letter case, and how a number is written.
+
+    >>> same_output("1\\n2", "1 \\n2\\n"), same_output("1\\n2", "1\\n2\\n\\n"), same_output("1", "1.0")
+    (True, False, False)
+    """
+    if not isinstance(expected, str) or not isinstance(got, str):
+        return False
+    return _lines(expected) == _lines(got)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines end at a newline only; a carriage return before it counts as a blank."""
+    return [line.rstrip(" \t\r") for line in text.removesuffix("\n").split("\n")]
+
+
 def _close(expected: float, got: float) -> bool:
     if math.isnan(expected):
         return math.isnan(got)
