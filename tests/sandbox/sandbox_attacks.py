@@ -147,7 +147,8 @@ KERNEL = [
 ]
 SIGNALS = [
     refused("kill everybody", "import os; os.kill(-1, 9)", error="OSError"),
-    ends("kill the parent's group", "import os\ndef f(x):\n    os.kill(0, 9)\n    return 2 * x", PASSED),
+    refused("kill the parent's group", "import os; os.kill(0, 9)", error="OSError"),
+    refused("kill the parent", "import os; os.kill(os.getppid() or 2, 9)", error="OSError"),
     ends(
         "stop itself",
         "import os, signal\ndef f(x):\n    os.kill(os.getpid(), signal.SIGSTOP)\n    return 2 * x",

@@ -1,14 +1,26 @@
 """What the sandbox tests share: a small suite, and a look at the process table."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from steelyard.types import Case, Plain, Suite, Verdict
 from steelyard.verify.programs import ProgramVerifier
 from steelyard.verify.sandbox import Limits, ProgramJob, ProgramRun, Sandbox
+from steelyard.verify.sandbox.inside import walls
 
 QUICK = Limits(input_seconds=1.0, program_seconds=5.0, timeouts=1)
+
+
+class SandboxWithout(Sandbox):
+    """A sandbox without some of its walls, to see what they are for; the product has no such switch."""
+
+    def __init__(self, without: Collection[str], *, workers: int = 1, limits: Limits = QUICK) -> None:
+        self._left = frozenset(walls.NAMES) - frozenset(without)
+        super().__init__(workers=workers, limits=limits)
+
+    def _ladder(self) -> list[frozenset[str]]:
+        return [self._left]
 
 
 def suite_of(rows: Iterable[tuple[Plain, Plain]], *, name: str = "main") -> Suite:

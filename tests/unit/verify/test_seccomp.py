@@ -9,11 +9,12 @@ from steelyard.verify.sandbox.inside import seccomp
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 EPERM, ENOSYS = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
+OWN = 4321
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
 def answer(machine, number, *arguments, arch=None):
-    program = list(struct.iter_unpack("<HBBI", seccomp.build_filter(machine)))
+    program = list(struct.iter_unpack("<HBBI", seccomp.build_filter(machine, own_pid=OWN)))
     words = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<iIQ6Q", number, ARCH[machine] if arch is None else arch, 0, *words)
     at, accumulator = 0, 0
@@ -57,6 +58,14 @@ def test_each_call_gets_its_answer(machine, name, x86_64, aarch64, right):
     assert answer(machine, {"x86_64": x86_64, "aarch64": aarch64}[machine]) == right
 
 
+@pytest.mark.parametrize("machine", ARCH)
+@pytest.mark.parametrize(("x86_64", "aarch64"), [(62, 129), (234, 131), (200, 130)], ids=["kill", "tgkill", "tkill"])
+def test_a_signal_goes_to_the_program_itself_only(machine, x86_64, aarch64):
+    number = {"x86_64": x86_64, "aarch64": aarch64}[machine]
+    assert answer(machine, number, OWN, 9) == ALLOW
+    assert {answer(machine, number, other, 9) for other in (0, 1, OWN + 1, 2**32 - 1)} == {EPERM}
+
+
 @pytest.mark.parametrize(("machine", "mmap"), [("x86_64", 9), ("aarch64", 222)])
 @pytest.mark.parametrize(
     ("flags", "right"), [(0x02, ALLOW), (0x22, ALLOW), (0x01, EPERM), (0x03, EPERM), (0x21, EPERM)]
@@ -79,7 +88,7 @@ def test_other_tables_end_the_process():
 
 @pytest.mark.parametrize("machine", ARCH)
 def test_every_jump_stays_inside_the_program(machine):
-    program = list(struct.iter_unpack("<HBBI", seccomp.build_filter(machine)))
+    program = list(struct.iter_unpack("<HBBI", seccomp.build_filter(machine, own_pid=OWN)))
     assert len(program) <= 4096
     assert all(at + 1 + max(row[1], row[2]) < len(program) for at, row in enumerate(program[:-1]))
 

@@ -50,7 +50,7 @@ class Sandbox:
         workers: int,
         limits: Limits | None = None,
         unconfined: bool = False,
-        _without: Sequence[str] = (),
+        packages: Sequence[str] = (),
     ) -> None:
         """Start the servers.
 
@@ -58,10 +58,10 @@ class Sandbox:
             workers: Programs at a time, one server each; at least 1.
             limits: What one program may use.
             unconfined: Run without namespaces and filter, in plain processes with resource limits: for trusted programs.
-            _without: Walls left out, by name; for tests that show what each wall is for.
+            packages: Installed packages that programs may import, such as numpy; none by default.
 
         Raises:
-            SandboxUnavailable: A wall cannot be raised on this machine; the message has the fix.
+            SandboxUnavailable: Too few walls can be raised on this machine; the message has the fix.
             VerificationError: A server did not start.
         """
         problem = servers.machine_problem()
@@ -72,7 +72,10 @@ class Sandbox:
         self.limits = limits or Limits()
         self.workers = workers
         self.unconfined = unconfined
-        self._wanted = frozenset({"limits"}) if unconfined else frozenset(walls.NAMES) - frozenset(_without)
+        self.packages = tuple(packages)
+        self.level = ""
+        """A, B, C or unconfined; see docs/verification.md."""
+        self._wanted: frozenset[str] | None = None
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._servers: list[Server] = []
@@ -114,32 +117,49 @@ class Sandbox:
                 round_.kill_busy()
                 raise
 
+    def _ladder(self) -> list[frozenset[str]]:
+        """Return the sets of walls to try, the best first."""
+        return [frozenset({"limits"})] if self.unconfined else servers.ladder()
+
     def _fill_up(self) -> None:
-        """Start the servers that are missing, all at once."""
-        started = [Server(self.limits, self._wanted) for _ in range(self.workers - len(self._servers))]
+        """Start the servers that are missing, all at once; the first one finds out what this machine can raise."""
+        if self._wanted is None:
+            self._servers.append(self._start_best())
+        started = [self._server(self._wanted or frozenset()) for _ in range(self.workers - len(self._servers))]
         try:
             for server in started:
-                self.walls = self._check(server.await_start())
+                self._check(server.await_start())
         except BaseException:
             for server in started:
                 server.kill()
             raise
         self._servers += started
 
-    def _start_one(self) -> Server:
-        server = Server(self.limits, self._wanted)
-        try:
-            self._check(server.await_start())
-        except BaseException:
+    def _start_best(self) -> Server:
+        refusals: list[list[Wall]] = []
+        for wanted in self._ladder():
+            server, found = servers.started(self.limits, wanted, self.packages)
+            missing = servers.missing(found)
+            if not missing:
+                self._wanted, self.level = wanted, server.level
+                self.walls = tuple(wall for wall in found if wall.name in wanted)
+                return server
+            refusals.append(missing)
             server.kill()
-            raise
+        raise servers.refuse(refusals)
+
+    def _server(self, wanted: frozenset[str]) -> Server:
+        return Server(self.limits, wanted, self.packages)
+
+    def _start_one(self) -> Server:
+        server, found = servers.started(self.limits, self._wanted or frozenset(), self.packages)
+        self._check(found)
         return server
 
-    def _check(self, found: list[Wall]) -> tuple[Wall, ...]:
-        missing = [wall for wall in found if wall.required and not wall.stands]
-        if missing:
-            raise servers.refuse(missing)
-        return tuple(wall for wall in found if wall.name in self._wanted)
+    def _check(self, found: list[Wall]) -> None:
+        """Refuse a later server with fewer walls than the first."""
+        if missing := servers.missing(found):
+            raise servers.refuse([missing])
 
     def _adopt(self) -> None:
         """In a forked copy of the trainer, leave the original's servers alone."""
@@ -192,7 +212,7 @@ class _Round:
         task.deadline = time.monotonic() + self.limits.program_seconds + _GRACE_SECONDS
         self.busy[server] = task
         try:
-            server.send(task.job.source, task.job.entry_point, task.inputs)
+            server.send(task.job, task.inputs)
         except OSError:
             task.attempt -= 1  # it was dead before it got the program
             return False
@@ -230,16 +250,23 @@ class _Round:
         selector.register(fresh.socket, selectors.EVENT_READ, fresh)
 
 
-def probe() -> list[Wall]:
-    """Raise every wall once on this machine and say which ones stand; those after a missing one are not tried."""
+def probe() -> tuple[str, list[Wall]]:
+    """Find out the level of this machine, and which walls stand at it; D where too few can be raised.
+
+    The walls after a missing one are not tried. At level D the walls are those of the first, best attempt.
+    """
     problem = servers.machine_problem()
     if problem:
-        return [Wall(name=name, stands=False, why=problem) for name in walls.NAMES]
-    server = Server(Limits(), walls.NAMES)
-    try:
-        return server.await_start()
-    finally:
+        return "D", [Wall(name=name, stands=False, why=problem) for name in walls.NAMES]
+    best: list[Wall] = []
+    for wanted in servers.ladder():
+        server, found = servers.started(Limits(), wanted)
         server.kill()
+        if not servers.missing(found):
+            reasons = {wall.name: wall for wall in best if not wall.stands}
+            return server.level, [reasons.get(wall.name, wall) if wall.name not in wanted else wall for wall in found]
+        best = best or found
+    return "D", best
 
 
 def _shut_down(pool: list[Server], owner: int) -> None:

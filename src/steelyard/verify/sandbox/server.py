@@ -1,5 +1,6 @@
 """The trainer's side of one supervisor: start it, send a job, collect the answer, end it."""
 
+import importlib.util
 import json
 import marshal
 import os
@@ -8,14 +9,16 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from steelyard.errors import SandboxUnavailable, VerificationError
+from steelyard.errors import ConfigError, SandboxUnavailable, VerificationError
 from steelyard.verify.sandbox.inside import syscalls, walls, wire
-from steelyard.verify.sandbox.records import Limits, Wall
+from steelyard.verify.sandbox.records import Limits, ProgramJob, Wall
 
+INSIDE = Path(walls.__file__).parent
+"""The sources that run in the servers, apart from the rest of the package."""
 _SEND_SECONDS = 30.0
 """For any one step of the conversation with a server; a slower one is hung, and is replaced."""
 _LENGTH = struct.Struct("<Q")
@@ -43,14 +46,17 @@ def machine_problem() -> str:
 class Server:
     """One supervisor process with its zygote; runs one program at a time."""
 
-    def __init__(self, limits: Limits, wanted: Iterable[str]) -> None:
+    def __init__(self, limits: Limits, wanted: Iterable[str], packages: Sequence[str] = ()) -> None:
         self.socket, theirs = socket.socketpair()
         self.buffer = bytearray()
+        self.wanted = frozenset(wanted)
+        self.level = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill
-        settings = json.dumps({"limits": _numbers(limits), "walls": sorted(wanted)})
-        folder = str(Path(walls.__file__).parent)
-        arguments = ["-c", _BOOT, folder, str(theirs.fileno()), str(os.getpid()), settings]
-        environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
+        folders = [[name, _folder_of(name)] for name in packages]
+        settings = json.dumps({"limits": _numbers(limits), "walls": sorted(self.wanted), "packages": folders})
+        arguments = ["-c", _BOOT, str(INSIDE), str(theirs.fileno()), str(os.getpid()), settings]
+        # One thread: a package's thread pool would need more processes than a program may have.
+        environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         if "LD_LIBRARY_PATH" in os.environ:  # an interpreter may find its own library only there
             environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
         self.process = subprocess.Popen(
@@ -80,12 +86,17 @@ class Server:
             tail = self.error_tail()
             self.kill()
             raise VerificationError(f"The sandbox server did not start ({error or 'it ended'}): {tail}") from error
-        _, missing = cast("tuple[bool, list[list[str]]]", answer)
-        return [_wall(name, {row[0]: (row[1], row[2]) for row in missing}) for name in walls.NAMES]
+        _, self.level, missing = cast("tuple[bool, str, list[list[str]]]", answer)
+        reasons = {row[0]: (row[1], row[2]) for row in missing}
+        return [self._wall(name, reasons) for name in walls.NAMES]
 
-    def send(self, source: str, entry_point: str, inputs: list[bytes]) -> None:
+    def _wall(self, name: str, missing: dict[str, tuple[str, str]]) -> Wall:
+        why, fix = missing.get(name, ("", "") if name in self.wanted else ("not raised at this level", ""))
+        return Wall(name=name, stands=not why, required=name in walls.required(self.wanted), why=why, fix=fix)
+
+    def send(self, job: ProgramJob, inputs: list[bytes]) -> None:
         """Send one job; OSError when the server is gone."""
-        data = marshal.dumps((source, entry_point, inputs))
+        data = marshal.dumps((job.source, job.entry_point, inputs, job.form, job.strict))
         self.socket.sendall(_LENGTH.pack(len(data)) + data)
 
     def receive(self) -> object | None:
@@ -136,15 +147,54 @@ class Server:
         self.process.returncode = 0  # not our child: never to be waited for
 
 
-def refuse(missing: list[Wall]) -> SandboxUnavailable:
-    """Return the error that names each wall and its fix."""
-    lines = [f"the wall '{wall.name}' cannot be raised: {wall.why}. Fix: {wall.fix}." for wall in missing]
-    return SandboxUnavailable("\n".join([*lines, "To run programs without walls all the same, type --unconfined."]))
+def ladder() -> list[frozenset[str]]:
+    """Return the sets of walls to try on this machine, the best first.
+
+    Root can do without a user namespace. Where no namespace can be had, Landlock, privileges, limits and filter must
+    all stand.
+    """
+    everything = frozenset(walls.NAMES)
+    as_root = [everything - {"user namespace"}] if os.geteuid() == 0 else []
+    return [everything, *as_root, everything - walls.NAMESPACES]
 
 
-def _wall(name: str, missing: dict[str, tuple[str, str]]) -> Wall:
-    why, fix = missing.get(name, ("", ""))
-    return Wall(name=name, stands=name not in missing, required=name not in walls.OPTIONAL, why=why, fix=fix)
+def started(limits: Limits, wanted: frozenset[str], packages: Sequence[str] = ()) -> tuple[Server, list[Wall]]:
+    """Start a server; return it with what came of its walls.
+
+    Raises:
+        VerificationError: The server died, or did not answer in time.
+    """
+    server = Server(limits, wanted, packages)
+    try:
+        return server, server.await_start()
+    except BaseException:
+        server.kill()
+        raise
+
+
+def missing(found: Sequence[Wall]) -> list[Wall]:
+    """Return the required walls that do not stand."""
+    return [wall for wall in found if wall.required and not wall.stands]
+
+
+def refuse(refusals: Sequence[Sequence[Wall]]) -> SandboxUnavailable:
+    """Return the error that names each wall and its fix, for every level that was tried."""
+    lines = [
+        f"the wall '{wall.name}' cannot be raised: {wall.why}. Fix: {wall.fix}." for tried in refusals for wall in tried
+    ]
+    way_out = "One of these fixes is enough." if len(refusals) > 1 else ""
+    return SandboxUnavailable(
+        "\n".join(
+            [*dict.fromkeys(lines), f"{way_out} To run programs without walls all the same, type --unconfined.".strip()]
+        )
+    )
+
+
+def _folder_of(package: str) -> str:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ConfigError(f"programs may import {package!r}, says the request, but it is not installed here.")
+    return str(Path(spec.origin).parents[1])
 
 
 def _numbers(limits: Limits) -> dict[str, float]:

@@ -13,6 +13,8 @@ NO_NONCE = bytes(8)
 # supervisor → child
 SOURCE = b"S"
 INPUT = b"A"
+# the judge's child → supervisor → the program's child
+CALL = b"C"
 # child → supervisor
 READY = b"R"
 WALL_MISSING = b"W"
@@ -22,6 +24,8 @@ NOT_PLAIN = b"N"
 TOO_LARGE = b"B"
 RAISED = b"E"
 NO_MEMORY = b"M"
+TEST_FAILED = b"F"
+DIED = b"D"
 
 MEMORY_EXIT = 71
 """Exit code of a child that had no memory left to say so."""

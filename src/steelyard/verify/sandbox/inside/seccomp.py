@@ -6,6 +6,7 @@ honest program tries end the process: ptrace and its kin, bpf, kernel modules, a
 """
 
 import errno
+import functools
 import struct
 
 # name: (x86_64, aarch64); None where the machine has no such call.
@@ -46,7 +47,6 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "gettid": (186, 178),
     "gettimeofday": (96, 169),
     "getuid": (102, 174),
-    "kill": (62, 129),
     "lseek": (8, 62),
     "lstat": (6, None),
     "madvise": (28, 233),
@@ -86,10 +86,8 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "statfs": (137, 43),
     "statx": (332, 291),
     "sysinfo": (99, 179),
-    "tgkill": (234, 131),
     "time": (201, None),
     "times": (100, 153),
-    "tkill": (200, 130),
     "umask": (95, 166),
     "uname": (63, 160),
     "write": (1, 64),
@@ -106,6 +104,12 @@ _KILLED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
 }
 _NOT_IMPLEMENTED: dict[str, tuple[int | None, int | None]] = {"clone3": (435, 435)}
+# Only to itself: where there is no namespace of its own, these would reach others of the same user.
+_SIGNALS: dict[str, tuple[int | None, int | None]] = {
+    "kill": (62, 129),
+    "tgkill": (234, 131),
+    "tkill": (200, 130),
+}
 _MMAP = (9, 222)
 _FCNTL = (72, 25)
 _IOCTL = (16, 29)
@@ -137,12 +141,25 @@ def _low_word(argument: int) -> bytes:
     return _instruction(_LOAD, _ARGUMENT_AT + 8 * argument)
 
 
-def build_filter(machine: str) -> bytes:
+def build_filter(machine: str, *, own_pid: int) -> bytes:
     """Return the filter for this machine, as `struct sock_filter` records of 8 bytes.
 
     Args:
         machine: `x86_64` or `aarch64`, as `os.uname()` says it.
+        own_pid: The one process that may be sent signals, as it knows itself.
     """
+    start, end = _fixed_parts(machine)
+    own = _low_word(0) + _instruction(_JUMP_EQUAL, own_pid, 0, 1)
+    own += _instruction(_RETURN, _ALLOW) + _instruction(_RETURN, _ERRNO | errno.EPERM)
+    column = _MACHINES.index(machine)
+    numbers = [number for numbers in _SIGNALS.values() if (number := numbers[column]) is not None]
+    signals = b"".join(_instruction(_JUMP_EQUAL, number, 0, len(own) // 8) + own for number in numbers)
+    return start + signals + end
+
+
+@functools.cache
+def _fixed_parts(machine: str) -> tuple[bytes, bytes]:
+    """Return what comes before and after the rules that name the process."""
     column = _MACHINES.index(machine)
     refuse = _ERRNO | errno.EPERM
     out = _instruction(_LOAD, _ARCH_AT)
@@ -156,10 +173,10 @@ def build_filter(machine: str) -> bytes:
         out += _answer(numbers[column], _KILL)
     for numbers in _NOT_IMPLEMENTED.values():
         out += _answer(numbers[column], _ERRNO | errno.ENOSYS)
-    out += _answer(_IOCTL[column], _ERRNO | errno.ENOTTY)
+    start, out = out, _answer(_IOCTL[column], _ERRNO | errno.ENOTTY)
     shared = _low_word(3) + _instruction(_JUMP_ANY_BIT, _MAP_SHARED, 0, 1)
     shared += _instruction(_RETURN, refuse) + _instruction(_RETURN, _ALLOW)
     out += _instruction(_JUMP_EQUAL, _MMAP[column], 0, len(shared) // 8) + shared
     commands = _low_word(1) + b"".join(_answer(command, _ALLOW) for command in _FCNTL_COMMANDS)
     out += _instruction(_JUMP_EQUAL, _FCNTL[column], 0, len(commands) // 8) + commands
-    return out + _instruction(_RETURN, refuse)
+    return start, out + _instruction(_RETURN, refuse)

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from . import frames, wire
-from .zygote import FINISHED, KILL, SPAWN, WAIT
+from .zygote import FINISHED, KILL, REQUEST, SPAWN, WAIT
 
 _SHOWN = 1000
 """Bytes kept of the start and of the end of a program's output, for people."""
@@ -16,11 +16,12 @@ _SHOWN = 1000
 class Trouble(Exception):
     """The child did not answer this frame as it should; the status says what that means for the program."""
 
-    def __init__(self, status: str, detail: str, *, died: bool = False) -> None:
+    def __init__(self, status: str, detail: str, *, died: bool = False, ending: "Ending | None" = None) -> None:
         super().__init__(status, detail)
         self.status = status
         self.detail = detail
         self.died = died
+        self.ending = ending
 
 
 class ParentGone(Exception):
@@ -49,17 +50,17 @@ class ZygoteHandle:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
 
-    def spawn(self, channel: int, output: int) -> None:
-        """Fork a child that answers on `channel` and writes to `output`."""
+    def spawn(self, number: int, kind: int, channel: int, output: int) -> None:
+        """Fork a child of a kind that answers on `channel` and writes to `output`."""
         try:
-            socket.send_fds(self.control, [SPAWN], [channel, output])
+            socket.send_fds(self.control, [REQUEST.pack(SPAWN, number, kind)], [channel, output])
         except OSError as error:
             raise ZygoteGone(str(error)) from error
 
-    def finish(self, *, patient: bool) -> Ending:
-        """End the child: at once, or after a moment in which it may end by itself."""
+    def finish(self, number: int, *, patient: bool) -> Ending:
+        """End a child: at once, or after a moment in which it may end by itself."""
         try:
-            self.control.sendall(WAIT if patient else KILL)
+            self.control.sendall(REQUEST.pack(WAIT if patient else KILL, number, 0))
             data = frames.read_exactly(self.control.fileno(), FINISHED.size)
         except (OSError, EOFError) as error:
             raise ZygoteGone(str(error)) from error
@@ -70,8 +71,18 @@ class ZygoteHandle:
 class Child:
     """One candidate process, from fork to end."""
 
-    def __init__(self, zygote: ZygoteHandle, watched: list[int], *, output_bytes: int, value_bytes: int) -> None:
+    def __init__(
+        self,
+        zygote: ZygoteHandle,
+        watched: list[int],
+        *,
+        output_bytes: int,
+        value_bytes: int,
+        kind: int,
+        number: int = 0,
+    ) -> None:
         self.zygote = zygote
+        self.number = number
         self.max_output, self.max_frame = output_bytes, value_bytes + 1024
         self.written = 0
         self.head, self.tail = b"", b""
@@ -86,7 +97,7 @@ class Child:
         for descriptor in watched:
             self.poll.register(descriptor, select.POLLIN | select.POLLHUP)
         try:
-            zygote.spawn(theirs.fileno(), writer)
+            zygote.spawn(number, kind, theirs.fileno(), writer)
         finally:
             theirs.close()
             os.close(writer)
@@ -111,7 +122,7 @@ class Child:
     def finish(self, *, patient: bool = False) -> Ending:
         """End the process and close what is ours."""
         try:
-            return self.zygote.finish(patient=patient)
+            return self.zygote.finish(self.number, patient=patient)
         finally:
             self.channel.close()
             os.close(self.output)

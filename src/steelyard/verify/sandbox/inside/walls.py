@@ -10,22 +10,42 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import syscalls
+from . import seccomp, syscalls
 
 NAMES = ("user namespace", "process namespace", "file view", "network", "landlock", "privileges", "limits", "seccomp")
 """Every wall, outermost first."""
-OPTIONAL = frozenset({"landlock"})
-"""Defence in depth: used where the kernel has it."""
+NAMESPACES = frozenset(NAMES[:4])
+"""Walls that a machine may refuse to everybody but root, or to a whole container."""
 
 CANDIDATE_ID = 1
 """Inside the user namespace, the id of the candidate where root started the sandbox; it is `NOBODY` outside."""
 NOBODY = 65534
 
+
+def required(wanted: Collection[str]) -> frozenset[str]:
+    """Return those of the wanted walls without which nothing runs.
+
+    Behind a file view Landlock is a second wall; where there is none it is the only one that hides files.
+    """
+    return frozenset(wanted) - ({"landlock"} if "file view" in wanted else frozenset())
+
+
+def level(wanted: Collection[str], ids: tuple[int, int] | None) -> str:
+    """Return the level that these walls come to: A, B or C; `unconfined` without a filter."""
+    if "seccomp" not in wanted or "privileges" not in wanted:
+        return "unconfined"
+    if "process namespace" not in wanted or "file view" not in wanted:
+        return "C"
+    return "B" if ids is None else "A"
+
+
 _LANDLOCK_READ = 0b1101  # execute (mapping a library), read a file, list a folder
+_LANDLOCK_READ_FILE = 0b0101
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
 _LANDLOCK_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 
 
@@ -54,13 +74,30 @@ class Layout:
 
     ids: tuple[int, int] | None
     """User and group that a child switches to; None keeps the only id that the namespace has."""
-    mapped_bytes: int
-    """Address space of the zygote after its imports; a child's memory limit counts from here."""
+    memory_bytes: int
+    """Largest address space of a child."""
+    cpu_seconds: int
+    """CPU time of a child."""
     wanted: frozenset[str]
     """The walls to raise."""
 
 
 # ------------------------------------------------------------------ supervisor
+
+
+def prepare_namespaces(wanted: Collection[str]) -> tuple[int, int] | None:
+    """Enter a user namespace where one is wanted, and prepare a process namespace for the first child.
+
+    Returns:
+        User and group for the candidates, as this process numbers them; None where it has only its own.
+    """
+    root = os.geteuid() == 0
+    if "user namespace" in wanted:
+        return (CANDIDATE_ID, CANDIDATE_ID) if enter_user_namespace() else None
+    if "process namespace" in wanted:
+        with raising("process namespace"):
+            syscalls.unshare(syscalls.CLONE_NEWPID)
+    return (NOBODY, NOBODY) if root and "privileges" in wanted else None
 
 
 def enter_user_namespace() -> bool:
@@ -149,7 +186,7 @@ def enter_file_view(folders: list[str]) -> None:
 def _bind_read_only(folder: str, target: str) -> None:
     Path(target).mkdir(parents=True)
     syscalls.mount(folder, target, None, syscalls.MS_BIND | syscalls.MS_REC)
-    for hidden in ("site-packages", "dist-packages"):
+    for hidden in sorted(_PACKAGES):
         if (Path(target) / hidden).is_dir():
             flags = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
             syscalls.mount("tmpfs", f"{target}/{hidden}", "tmpfs", flags, "size=4k,mode=755")
@@ -173,7 +210,10 @@ def enter_network() -> None:
 
 
 def restrict_files(folders: list[str]) -> None:
-    """Let Landlock deny what is left: writing anywhere, TCP, signals and abstract sockets outside."""
+    """Let Landlock deny everything but reading these folders: writing anywhere, TCP, signals and abstract sockets outside.
+
+    Packages installed inside a folder stay out of reach, whether or not a file view hides them already.
+    """
     with raising("landlock"):
         version = syscalls.landlock_version()
         if version == 0:
@@ -182,50 +222,64 @@ def restrict_files(folders: list[str]) -> None:
         files = _LANDLOCK_FILES[min(version, 5)]
         network = 0b11 if version >= 4 else 0
         scopes = 0b11 if version >= 6 else 0
-        syscalls.landlock_restrict((files, network, scopes), [(folder, _LANDLOCK_READ) for folder in folders])
+        entries = [entry for folder in folders for entry in Path(folder).iterdir() if entry.name not in _PACKAGES]
+        readable = [(str(entry), _LANDLOCK_READ if entry.is_dir() else _LANDLOCK_READ_FILE) for entry in entries]
+        syscalls.landlock_restrict((files, network, scopes), readable)
 
 
 # ------------------------------------------------------------------ child
 
 
-def confine(layout: Layout, *, memory_bytes: int, cpu_seconds: int, filter_program: bytes) -> None:
-    """Raise the walls of one child, the filter last."""
+def confine(layout: Layout) -> None:
+    """Raise the walls of one child, all but those that would keep it from forking."""
     wanted = layout.wanted
     if "limits" in wanted:
         with raising("limits"):
-            limit_resources(layout.mapped_bytes + memory_bytes, cpu_seconds)
+            limit_resources(layout.memory_bytes, layout.cpu_seconds)
     if "privileges" in wanted:
         with raising("privileges"):
             _drop_privileges(layout.ids)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of ids clears it, so it comes after
-    if "seccomp" in wanted:
+
+
+def seal(layout: Layout) -> None:
+    """Raise the last walls of the process that runs the candidate: no further process, and the filter."""
+    if "limits" in layout.wanted:
+        with raising("limits"):
+            _lower(resource.RLIMIT_NPROC, 1)
+    if "seccomp" in layout.wanted:
         with raising("seccomp"):
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-            syscalls.install_filter(filter_program)
+            syscalls.install_filter(seccomp.build_filter(syscalls.MACHINE, own_pid=os.getpid()))
 
 
-def limit_resources(mapped_bytes: int, cpu_seconds: int) -> None:
-    """Lower the limits of this process; a limit that is lower already stays."""
+def limit_resources(memory_bytes: int, cpu_seconds: int) -> None:
+    """Lower the limits of this process."""
     for kind, value in (
-        (resource.RLIMIT_AS, mapped_bytes),
-        (resource.RLIMIT_DATA, mapped_bytes),
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_DATA, memory_bytes),
         (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 32),
-        (resource.RLIMIT_NPROC, 1),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_STACK, 8 << 20),
     ):
-        _, hard = resource.getrlimit(kind)
-        limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (limit, limit))
+        _lower(kind, value)
+
+
+def _lower(kind: int, value: int) -> None:
+    """Set a limit; one that is lower already stays."""
+    _, hard = resource.getrlimit(kind)
+    limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (limit, limit))
 
 
 def lock_privileges() -> None:
     """Empty what a child could gain capabilities from; the zygote keeps its own, to fork and to change a child's user."""
     with raising("privileges"):
-        syscalls.lock_capabilities()
+        if syscalls.capabilities():  # without any there is nothing to lock, nor the right to
+            syscalls.lock_capabilities()
 
 
 def _drop_privileges(ids: tuple[int, int] | None) -> None:
@@ -244,13 +298,23 @@ def standing(layout: Layout) -> list[str]:
     Runs before the source arrives, so that a wall which fell silently costs no program its verdict.
     """
     attempts = {
-        "process namespace": lambda: os.getpid() == 1,
+        "process namespace": lambda: 1 in (os.getpid(), os.getppid()),
         "file view": lambda: not any(map(os.path.exists, ("/proc", "/etc", "/usr/bin", "/dev"))),
+        "landlock": lambda: not any(map(_readable, ("/", "/etc/passwd", "/proc/self/maps"))),
         "privileges": lambda: syscalls.capabilities() == 0 and (layout.ids is None or os.getuid() == layout.ids[0]),
         "limits": lambda: resource.getrlimit(resource.RLIMIT_FSIZE) == (0, 0),
         "seccomp": lambda: _refused(os.fork) and _refused(socket.socket),
     }
-    return [name for name, stands in attempts.items() if name in layout.wanted and not stands()]
+    needed = required(layout.wanted)
+    return [name for name, stands in attempts.items() if name in needed and not stands()]
+
+
+def _readable(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except OSError:
+        return False
+    return True
 
 
 def _refused(attempt: Callable[[], object]) -> bool:
@@ -279,7 +343,7 @@ def _fix(name: str) -> str:
     if name == "seccomp":
         return "the kernel needs CONFIG_SECCOMP_FILTER, and the machine must be x86_64 or aarch64"
     if name == "landlock":
-        return "nothing to do: the other walls hold without it"
+        return "a kernel of 5.13 or later with Landlock in its list of security modules (lsm=landlock,...)"
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
     if _setting("kernel/unprivileged_userns_clone") == "0":

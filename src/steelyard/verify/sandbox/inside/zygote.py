@@ -5,8 +5,10 @@ init of its own process namespace: when it dies, every process inside dies with 
 """
 
 import contextlib
+import functools
 import gc
 import importlib
+import importlib.machinery
 import os
 import random
 import resource
@@ -20,11 +22,17 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import frames, harness, seccomp, syscalls, walls, wire
+from . import assertions, frames, fresh, harness, seccomp, syscalls, walls, wire
 
-SPAWN = b"S"
-KILL = b"K"
-WAIT = b"W"
+SPAWN = 1
+KILL = 2
+WAIT = 3
+BATCH = 0
+FRESH = 1
+SCRIPT = 2
+JUDGE = 3
+REQUEST = struct.Struct("<BBB")
+"""What to do, the number of the child (two may run side by side: a program and its judge), the kind of child."""
 FINISHED = struct.Struct("<i?IQ")
 """Wait status, whether it had to be killed, milliseconds of CPU time, largest resident size in KiB."""
 
@@ -40,16 +48,23 @@ traceback types typing unicodedata uuid warnings weakref zlib encodings.ascii en
 """
 """Imported before the first fork. The rest of the standard library can be imported from the read-only view."""
 
+PARTS = {"numpy": "fft linalg ma polynomial random"}
+"""What a package would import only when asked for, from files that are out of reach by then."""
+
 
 @dataclass(frozen=True)
 class Settings:
     """What the supervisor tells the zygote."""
 
     wanted: frozenset[str]
-    second_id: bool
+    ids: tuple[int, int] | None
+    """User and group of the candidates; None keeps the only id that the namespace has."""
     memory_bytes: int
+    """On top of the zygote's own size."""
     cpu_seconds: int
     value_bytes: int
+    packages: tuple[tuple[str, str], ...]
+    """Packages to import beforehand: name, and the folder it is in."""
 
 
 class Zygote:
@@ -58,17 +73,19 @@ class Zygote:
     def __init__(self, control: socket.socket, settings: Settings) -> None:
         self.control = control
         self.settings = settings
-        self.child = 0
-        self.walls: dict[str, str] = {}
-        _import_library()
-        self.filter = seccomp.build_filter(syscalls.MACHINE) if "seccomp" in settings.wanted else b""
+        self.children: dict[int, int] = {}
+        _import_library(settings.packages)
+        seccomp.build_filter(syscalls.MACHINE, own_pid=1)  # the forks share what does not change
         self.own_namespace = -1
         if "process namespace" in settings.wanted:
             self.own_namespace = os.open("/proc/self/ns/pid_for_children", os.O_RDONLY | os.O_CLOEXEC)
         mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
-        ids = (walls.CANDIDATE_ID, walls.CANDIDATE_ID) if settings.second_id else None
-        mapped = mapped_pages * resource.getpagesize()
-        self.layout = walls.Layout(ids=ids, mapped_bytes=mapped, wanted=settings.wanted)
+        self.layout = walls.Layout(
+            ids=settings.ids,
+            memory_bytes=mapped_pages * resource.getpagesize() + settings.memory_bytes,
+            cpu_seconds=settings.cpu_seconds,
+            wanted=settings.wanted,
+        )
         self.stdin, writer = os.pipe()  # reads as empty, and is no file of the machine
         os.close(writer)
 
@@ -76,6 +93,8 @@ class Zygote:
         """Raise the walls that all children share; return why Landlock is missing, or an empty string."""
         wanted = self.settings.wanted
         folders = walls.library_folders(sys.path)
+        for path in sys.path:  # looked into now: later the folder itself may not be listed any more
+            importlib.machinery.PathFinder.find_spec("no such module", [path])
         os.environ.clear()
         if "file view" in wanted:
             walls.enter_file_view(folders)
@@ -84,8 +103,10 @@ class Zygote:
         without = ""
         if "landlock" in wanted:
             try:
-                walls.restrict_files(folders if "file view" in wanted else [])
+                walls.restrict_files(folders)
             except walls.MissingWall as missing:
+                if "landlock" in walls.required(wanted):
+                    raise
                 without = missing.why
         if "privileges" in wanted:
             walls.lock_privileges()
@@ -97,31 +118,34 @@ class Zygote:
     def run(self) -> None:
         """Serve the supervisor until it is gone."""
         while True:
-            message, descriptors, _, _ = socket.recv_fds(self.control, 1, 2)
+            message, descriptors, _, _ = socket.recv_fds(self.control, REQUEST.size, 2)
             if not message:
                 os._exit(0)
-            if message == SPAWN:
-                self._spawn(*descriptors)
+            what, number, kind = REQUEST.unpack(message)
+            if what == SPAWN:
+                self.children[number] = self._spawn(kind, *descriptors)
             else:
-                self.control.sendall(FINISHED.pack(*self._finish(patient=message == WAIT)))
+                child = self.children.pop(number)
+                self.control.sendall(FINISHED.pack(*self._finish(child, patient=what == WAIT)))
 
-    def _spawn(self, channel: int, output: int) -> None:
+    def _spawn(self, kind: int, channel: int, output: int) -> int:
         if self.own_namespace >= 0:
             # A process may leave for a new process namespace only from its own, so go back to that first.
             syscalls.setns(self.own_namespace, syscalls.CLONE_NEWPID)
             syscalls.unshare(syscalls.CLONE_NEWPID)
-        self.child = os.fork()
-        if self.child == 0:
+        child = os.fork()
+        if child == 0:
             try:
-                self._become_candidate(channel, output)
+                self._become_candidate(kind, channel, output)
             except BaseException:  # noqa: BLE001 - whatever it was, the child must not go on as a second zygote
                 traceback.print_exc()
             finally:
                 os._exit(70)
         os.close(channel)
         os.close(output)
+        return child
 
-    def _become_candidate(self, channel: int, output: int) -> None:
+    def _become_candidate(self, kind: int, channel: int, output: int) -> None:
         os.setsid()
         keep = os.dup2(channel, 60)  # out of the way of the numbers that it and the others get
         os.dup2(self.stdin, 0)
@@ -131,44 +155,54 @@ class Zygote:
         os.closerange(CHANNEL + 1, 65536)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        settings = self.settings
+        forks = kind in (FRESH, SCRIPT)
+        seal = functools.partial(walls.seal, self.layout)
+        server = fresh.FreshServer(CHANNEL, self.settings.value_bytes, seal, script=kind == SCRIPT)
         missing: list[str]
         try:
-            walls.confine(
-                self.layout,
-                memory_bytes=settings.memory_bytes,
-                cpu_seconds=settings.cpu_seconds,
-                filter_program=self.filter,
-            )
-            missing = [f"{name}\0it did not stand when tried\0" for name in walls.standing(self.layout)]
+            walls.confine(self.layout)
+            if not forks:
+                seal()
+            found = server.missing_walls(self.layout) if forks else walls.standing(self.layout)
+            missing = [f"{name}\0it did not stand when tried\0" for name in found]
         except walls.MissingWall as error:
             missing = [f"{error.name}\0{error.why}\0{error.fix}"]
         tag = frames.WALL_MISSING if missing else frames.READY
         frames.write_frame(CHANNEL, frames.NO_NONCE, tag, wire.encode(missing))
         random.seed(0)  # noqa: TID251 - the candidate's own generator: the same program gives the same verdict
-        harness.serve(CHANNEL, settings.value_bytes)
+        if forks:
+            server.serve()
+        elif kind == JUDGE:
+            assertions.serve(CHANNEL, self.settings.value_bytes)
+        else:
+            harness.serve(CHANNEL, self.settings.value_bytes)
 
-    def _finish(self, *, patient: bool) -> tuple[int, bool, int, int]:
-        """End the child and everything it started; return the fields of `FINISHED`."""
+    def _finish(self, child: int, *, patient: bool) -> tuple[int, bool, int, int]:
+        """End a child and everything it started; return the fields of `FINISHED`."""
         deadline = time.monotonic() + (_NATURAL_END_SECONDS if patient else 0.0)
-        ended, status, usage = os.wait4(self.child, os.WNOHANG)
+        ended, status, usage = os.wait4(child, os.WNOHANG)
         while not ended and time.monotonic() < deadline:
             time.sleep(0.001)
-            ended, status, usage = os.wait4(self.child, os.WNOHANG)
+            ended, status, usage = os.wait4(child, os.WNOHANG)
         if "process namespace" not in self.settings.wanted:
             with contextlib.suppress(OSError):
-                os.killpg(self.child, signal.SIGKILL)
+                os.killpg(child, signal.SIGKILL)
         killed = not ended
         if killed:
-            os.kill(self.child, signal.SIGKILL)
-            _, status, usage = os.wait4(self.child, 0)
-        self.child = 0
+            os.kill(child, signal.SIGKILL)
+            _, status, usage = os.wait4(child, 0)
         return status, killed, int(1000 * (usage.ru_utime + usage.ru_stime)), usage.ru_maxrss
 
 
-def _import_library() -> None:
+def _import_library(packages: tuple[tuple[str, str], ...]) -> None:
     for name in LIBRARY.split():
         importlib.import_module(name)
+    for name, folder in packages:
+        sys.path.append(folder)  # for now only: a program gets what was imported here, not the folder
+        importlib.import_module(name)
+        for part in PARTS.get(name, "").split():
+            importlib.import_module(f"{name}.{part}")
+        sys.path.remove(folder)
     warnings.simplefilter("ignore")  # a candidate's warnings are no output of its own
 
 
