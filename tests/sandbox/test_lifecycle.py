@@ -10,12 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-from sandbox_attacks import FORGE, HONEST
 from sandbox_tools import QUICK, alive, descendants, eventually_gone, run_one
 
 from steelyard.errors import TaskError, VerificationError
 from steelyard.types import Status
 from steelyard.verify.sandbox import Limits, ProgramJob, Sandbox
+from steelyard.verify.sandbox.attacks.attack import HONEST
+from steelyard.verify.sandbox.attacks.channel import FORGE
 
 pytestmark = pytest.mark.sandbox
 

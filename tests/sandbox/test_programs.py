@@ -1,5 +1,4 @@
 import pytest
-from sandbox_attacks import HONEST
 from sandbox_tools import DOUBLE, QUICK, suite_of
 
 from steelyard.errors import TaskError, VerificationError
@@ -7,6 +6,7 @@ from steelyard.types import Case, Status, Suite
 from steelyard.verify.judge import matches
 from steelyard.verify.programs import ProgramVerifier, check_references
 from steelyard.verify.sandbox import Sandbox
+from steelyard.verify.sandbox.attacks.attack import HONEST
 
 pytestmark = pytest.mark.sandbox
 

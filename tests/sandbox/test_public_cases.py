@@ -10,7 +10,6 @@ import threading
 import time
 
 import pytest
-from sandbox_attacks import HONEST
 from sandbox_tools import DOUBLE, QUICK, descendants, run_one, suite_of, verdict_of
 
 from steelyard.errors import TaskError
@@ -18,6 +17,7 @@ from steelyard.types import Status, Suite
 from steelyard.verify.judge import judge
 from steelyard.verify.programs import ProgramVerifier, check_references
 from steelyard.verify.sandbox import Limits, ProgramJob, Sandbox
+from steelyard.verify.sandbox.attacks.attack import HONEST
 
 pytestmark = pytest.mark.sandbox
 

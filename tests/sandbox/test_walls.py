@@ -9,12 +9,12 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from sandbox_attacks import HONEST
 from sandbox_tools import QUICK, SandboxWithout, alive, descendants, eventually_gone, run_one, verdict_of
 
 from steelyard.errors import ConfigError, SandboxUnavailable
 from steelyard.types import Status
 from steelyard.verify.sandbox import Limits, Sandbox, probe
+from steelyard.verify.sandbox.attacks.attack import HONEST
 from steelyard.verify.sandbox.inside import walls
 
 pytestmark = pytest.mark.sandbox

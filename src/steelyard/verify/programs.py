@@ -38,13 +38,16 @@ class ProgramCheck:
 class ProgramVerifier:
     """Checks completions against one suite that pays and further ones that only watch."""
 
-    def __init__(self, sandbox: Sandbox, suite: Suite, *, extra_suites: Sequence[Suite] = ()) -> None:
+    def __init__(
+        self, sandbox: Sandbox, suite: Suite, *, extra_suites: Sequence[Suite] = (), strict: bool = False
+    ) -> None:
         """Take the suites; the union of their inputs is what each program runs on.
 
         Args:
             sandbox: Where programs run; it stays the caller's to close.
             suite: The main suite.
             extra_suites: Further suites for the same entry point, under distinct names.
+            strict: Give every input a process of its own, so that a program cannot carry anything from one to the next.
 
         Raises:
             TaskError: An empty suite, another entry point, a name used twice, or inputs that share a key.
@@ -52,6 +55,7 @@ class ProgramVerifier:
         self.sandbox = sandbox
         self.suite = suite
         self.extra_suites = tuple(extra_suites)
+        self.strict = strict
         self.inputs = _union_of_inputs(suite, self.extra_suites)
         self._inputs_hash = content_hash(list(self.inputs))
         self._runs: OrderedDict[str, ProgramRun] = OrderedDict()
@@ -87,7 +91,13 @@ class ProgramVerifier:
         """Run each distinct program once, or take its run from the cache."""
         keys = {source: self._key(source) for source in sorted(sources)}
         jobs = [
-            ProgramJob(id=key, source=source, entry_point=self.suite.entry_point, inputs=tuple(self.inputs.values()))
+            ProgramJob(
+                id=key,
+                source=source,
+                entry_point=self.suite.entry_point,
+                inputs=tuple(self.inputs.values()),
+                strict=self.strict,
+            )
             for source, key in keys.items()
             if key not in self._runs
         ]
@@ -105,7 +115,9 @@ class ProgramVerifier:
     def _key(self, source: str) -> str:
         limits = self.sandbox.limits
         settings = [getattr(limits, name) for name in limits.__slots__]
-        return content_hash([source, self.suite.entry_point, self._inputs_hash, settings, self.sandbox.unconfined])
+        return content_hash(
+            [source, self.suite.entry_point, self._inputs_hash, settings, self.sandbox.unconfined, self.strict]
+        )
 
 
 def check_references(sandbox: Sandbox, suite: Suite, references: Mapping[str, str]) -> None:
