@@ -2,14 +2,21 @@
 
 from pathlib import Path
 
+import typer
+
 from steelyard.types import Status
 from steelyard.verify.sandbox.attacks.attack import ends, family, killing_call, refused, system_call
 
 PROJECT = Path(__file__).parent
+PACKAGES = str(Path(typer.__file__).parents[1])
 
 FILES = ("file view", "landlock")
 """Either hides what is no library."""
-WRITES = ("file view", "landlock", "privileges")
+OWNER = (*FILES, "privileges")
+"""What is hidden, and belongs to another user besides."""
+TRAINER = (*OWNER, "user namespace", "process namespace")
+"""Processes outside: not in view, another user's, and in other namespaces."""
+WRITES = OWNER
 """A read-only root, no right to write, and a user who owns nothing."""
 ALONE = ("seccomp", "limits")
 """The filter and the limit of one process."""
@@ -26,11 +33,11 @@ READING = family(
         guards=FILES,
     ),
     refused("list /proc", "import os; os.listdir('/proc')", guards=FILES),
-    refused("import the project", "import steelyard", guards=FILES),
-    refused("import an installed package", "import pip", guards=FILES),
-    refused("environment of the init", "open('/proc/1/environ').read()", guards=(*FILES, "privileges")),
-    refused("environment of the parent", "import os; open(f'/proc/{os.getppid()}/environ').read()", guards=(*FILES, "privileges")),
-    refused("descriptors of the init", "import os; os.listdir('/proc/1/fd')", guards=(*FILES, "privileges")),
+    refused("import the project", f"import sys; sys.path.append({str(PROJECT.parents[3])!r}); import steelyard.errors", guards=OWNER),
+    refused("import an installed package", f"import sys; sys.path.append({PACKAGES!r}); import typer", guards=OWNER),
+    refused("environment of the init", "open('/proc/1/environ').read()", guards=TRAINER),
+    refused("environment of the parent", "import os; open(f'/proc/{os.getppid() or 1}/environ').read()", guards=TRAINER),
+    refused("descriptors of the init", "import os; os.listdir('/proc/1/fd')", guards=TRAINER),
     refused("own environment", "import os; assert os.environ", guards=("cleared environment",)),
     refused(
         "environment by libc",
@@ -46,7 +53,7 @@ READING = family(
     refused(
         "installed packages beside the library",
         "import os, json; p = os.path.dirname(json.__file__); assert os.listdir(os.path.dirname(p) + '/site-packages')",
-        guards=FILES,
+        guards=OWNER,
     ),
 )  # fmt: skip
 WRITING = family(
@@ -58,7 +65,7 @@ WRITING = family(
     refused("10 GB slowly", "f = open('/tmp/steelyard-x', 'wb')\nwhile True: f.write(bytes(1 << 20))", error="OSError", guards=(*FILES, "limits"),
             tame="f = open('/tmp/steelyard-x', 'wb'); f.write(bytes(1 << 12)); f.flush()"),
     refused("a temporary file", "import tempfile; tempfile.TemporaryFile()", error="OSError", guards=(*FILES, *CALL)),
-    refused("a symlink", "import os; os.symlink('/etc/passwd', '/tmp/steelyard-link')", error="OSError", guards=(*FILES, *CALL)),
+    refused("a symlink", "import os; os.symlink('/etc/passwd', f'/tmp/steelyard-{x}')", error="OSError", guards=(*FILES, *CALL)),
     refused("a symlink swapped while somebody looks", "import os\nos.symlink('/etc/passwd', '/tmp/steelyard-a'); os.replace('/tmp/steelyard-a', '/tmp/steelyard-link')",
             error="OSError", guards=(*FILES, *CALL)),
     refused("a folder", "import os; os.mkdir('/tmp/steelyard-folder')", error="OSError", guards=(*FILES, *CALL)),
@@ -113,7 +120,7 @@ PROCESSES = family(
     refused("a daemon that holds the pipe (C43)", DAEMON, error="OSError", guards=ALONE, tame="import os\nif os.fork() == 0: os._exit(0)"),
     refused("leaving the session", "import os\nif os.fork() == 0:\n    os.setsid()\n    os._exit(0)", error="OSError", guards=ALONE),
     refused("posix_spawn", "import os; os.posix_spawn('/bin/true', ['true'], {})", error="OSError", guards=(*FILES, *ALONE)),
-    refused("subprocess", "import subprocess; subprocess.run(['true'])", error="(OSError, ImportError)", guards=(*FILES, *ALONE)),
+    refused("subprocess", "import subprocess; subprocess.run(['true'])", error="(OSError, ImportError)", guards=(*OWNER, *ALONE)),
     refused("a shell", "import os; assert os.system('true') == 0", error="(OSError, AssertionError)", guards=(*FILES, *ALONE)),
     refused("a thread", "import threading; threading.Thread(target=int).start()", error="RuntimeError", guards=ALONE),
     refused("threads by the thousand", "import threading, time\nfor _ in range(1000): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
@@ -149,8 +156,8 @@ KERNEL = family(
     system_call("prctl: outlive the parent", 157, 167, 1, 0),
     system_call("a file by its handle", 304, 265, -100, 0, 0, guards=("seccomp", "privileges")),
     system_call("pidfd_getfd", 438, 438, 3, 0, 0),
-    system_call("kernel log", 103, 116, 2, 0, -1, guards=("seccomp", "privileges")),
-    refused("own memory file", "open('/proc/self/mem', 'r+b')", error="OSError", guards=FILES),
+    system_call("kernel log", 103, 116, 2, 0, -1, guards=("seccomp", "privileges", "user namespace")),
+    refused("own memory file", "open('/proc/self/mem', 'r+b')", error="OSError", guards=OWNER),
     ends(
         "32-bit getpid",
         """

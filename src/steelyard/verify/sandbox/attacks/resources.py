@@ -28,8 +28,7 @@ SIGNALS = family(
         "import os, signal\ndef f(x):\n    os.kill(os.getpid(), signal.SIGSTOP)\n    return 2 * x",
         PASSED,
         TIMEOUT,
-        guards=("clock", "process namespace"),
-        tame=SLOW,
+        guards=("n/a",),
     ),
     ends("abort", "import os\ndef f(x):\n    os.abort()", CRASHED, guards=("n/a",)),
     ends("segmentation fault", "import ctypes\ndef f(x):\n    ctypes.string_at(0)", CRASHED, guards=("n/a",)),
@@ -114,7 +113,7 @@ MEMORY_AND_OUTPUT = family(
     ends("one endless line (C44)", "def f(x):\n    while True: print('x' * 10 ** 6, end='')", OUTPUT, guards=FLOOD),
     ends("flood at load", "while True: print('1234567890' * 9)\n" + HONEST, OUTPUT, guards=FLOOD),
     ends("flood after a right answer (C44)", "def f(x):\n    while x: print('1234567890' * 9)\n    return 0", OUTPUT, guards=FLOOD),
-    ends("a huge value", "def f(x):\n    return 'x' * (8 << 20)", OUTPUT, guards=("value cap",)),
+    ends("a huge value", "def f(x):\n    return 'x' * (8 << 20)", OUTPUT, guards=("value cap",), tame="def f(x):\n    return 'x' * (1 << 20)"),
     ends("a chatty honest program", "def f(x):\n    print('x' * 100000)\n    return 2 * x", PASSED, guards=("n/a",)),
 )  # fmt: skip
 RECORD = ("result record",)
