@@ -70,16 +70,19 @@ class Suite:
     """At least one; an empty suite is refused at load."""
     form: Form = "calls"
     """What each test does."""
+    preamble: str = ""
+    """Source that is put before every program: imports and helpers that its task gives it."""
     stem: str = ""
-    """Source that an answer continues, up to and with the head of the entry point (a prompt of HumanEval). What stands
-    before that definition comes before every program; an answer that is only the rest of the function is joined to it."""
+    """Source that an answer may continue (a prompt of HumanEval): an answer that is only the rest of the function is
+    joined to it."""
 
     @property
     def hash(self) -> str:
-        """SHA-256 over entry point, cases (ids, families, inputs, expected values) and, where there are, form and stem."""
+        """SHA-256 over entry point, cases (ids, families, inputs, expected values), form, preamble and stem."""
         rows = [[c.id, c.family, [plain_json(value) for value in c.args], plain_json(c.expected)] for c in self.cases]
         kind = [] if self.form == "calls" else [self.form]
-        return content_hash([*kind, self.entry_point, rows, *([self.stem] if self.stem else [])])
+        given = [self.preamble, self.stem] if self.preamble or self.stem else []
+        return content_hash([*kind, self.entry_point, rows, *given])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,12 +37,12 @@ def equal(expected: Plain, got: Plain) -> bool:
 
 
 def same_output(expected: Plain, got: Plain) -> bool:
-    """Return whether a printed text is the expected one.
+    r"""Return whether a printed text is the expected one.
 
     Blanks at the end of each line and one newline at the end of the text do not count. Everything else does: the number
     of lines, empty ones too, leading blanks, letter case, and how a number is written.
 
-    >>> same_output("1\\n2", "1 \\n2\\n"), same_output("1\\n2", "1\\n2\\n\\n"), same_output("1", "1.0")
+    >>> same_output("1\n2", "1 \n2\n"), same_output("1\n2", "1\n2\n\n"), same_output("1", "1.0")
     (True, False, False)
     """
     if not isinstance(expected, str) or not isinstance(got, str):

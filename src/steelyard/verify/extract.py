@@ -3,7 +3,7 @@
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 MAX_TEXT = 1 << 17
 """Characters of a completion that are looked at; a longer text is no answer."""
@@ -14,29 +14,54 @@ _STATEMENT = re.compile(r"(?:def|class|import|from|async|@)\b|@|[A-Za-z_]\w*\s*(
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def extract_program(text: str, *, entry_point: str) -> str | None:
+def extract_program(text: str, *, entry_point: str, preamble: str = "", stem: str = "") -> str | None:
     """Return the source of the last complete program in a completion, or None where there is none.
 
     Looked at are fenced blocks that are closed; a text without fences is one bare block, from its first line of code to
     the last line that still parses. A block counts when it parses and defines the entry point at its top level: as a
     function, or as a name bound to a lambda. Of several the last counts. Text inside <think> … </think> is no answer.
 
+    With a stem, a text whose first line is indented is the rest of the function: it is joined to the stem and cut off
+    before the first line at the left margin that is no part of it any more. The same is tried with fenced blocks where
+    none defines the entry point.
+
     Args:
         text: The completion, as decoded.
         entry_point: Name of the function that must be defined.
+        preamble: Source that is put before the program.
+        stem: Source that the completion may continue, the preamble included.
     """
-    if len(text) > MAX_TEXT:
+    lines = _answer_lines(text)
+    if lines is None:
         return None
-    answer = _after_thinking(text.replace("\ufeff", "").replace("\r\n", "\n"))
-    if answer is None:
-        return None
-    lines = answer.split("\n")  # not splitlines: form feeds and other separators stay inside a line
+    first = next((line for line in lines if line.strip()), "")
+    if stem and first[:1].isspace() and not _FENCE.match(first):
+        joined = _joined(stem, lines, entry_point)
+        if joined is not None:
+            return joined
     if not any(map(_FENCE.match, lines)):
-        return _bare(lines, entry_point)
-    for block in reversed(list(_closed_blocks(lines))):
+        found = _bare(lines, lambda tree: _defines(tree, entry_point))
+        return found if found is None else _after_preamble(preamble, found)
+    blocks = list(_closed_blocks(lines))[::-1]
+    for block in blocks:
         if _defines(_parse(block), entry_point):
-            return block
-    return None
+            return _after_preamble(preamble, block)
+    rests = (_joined(stem, block.split("\n"), entry_point) for block in blocks if stem)
+    return next((rest for rest in rests if rest is not None), None)
+
+
+def extract_script(text: str) -> str | None:
+    """Return the source of the last complete script in a completion, or None where there is none.
+
+    Blocks are looked at as in `extract_program`. One counts when it parses and calls something: a program that calls
+    nothing can print nothing, so a block with a sample of the output is passed over.
+    """
+    lines = _answer_lines(text)
+    if lines is None:
+        return None
+    if not any(map(_FENCE.match, lines)):
+        return _bare(lines, _calls)
+    return next((block for block in list(_closed_blocks(lines))[::-1] if _calls(_parse(block))), None)
 
 
 def normalised_source(source: str) -> str:
@@ -58,6 +83,14 @@ def normalised_source(source: str) -> str:
         return ast.unparse(tree)
     except (RecursionError, ValueError):
         return source.strip()
+
+
+def _answer_lines(text: str) -> list[str] | None:
+    """Return the lines of what is answered; None where there is no answer."""
+    if len(text) > MAX_TEXT:
+        return None
+    answer = _after_thinking(text.replace("\ufeff", "").replace("\r\n", "\n"))
+    return None if answer is None else answer.split("\n")  # not splitlines: form feeds stay inside a line
 
 
 def _after_thinking(text: str) -> str | None:
@@ -83,7 +116,7 @@ def _closed_blocks(lines: list[str]) -> Iterator[str]:
             block.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
 
 
-def _bare(lines: list[str], entry_point: str) -> str | None:
+def _bare(lines: list[str], counts: Callable[[ast.Module], bool]) -> str | None:
     """Return the program in a text without fences: prose before it and after it is cut off."""
     start = next((i for i, line in enumerate(lines) if _STATEMENT.match(line)), None)
     if start is None:
@@ -93,12 +126,49 @@ def _bare(lines: list[str], entry_point: str) -> str | None:
         source = "\n".join(code).rstrip() + "\n"
         tree = _parse(source)
         if tree is not None:
-            return source if _defines(tree, entry_point) else None
+            return source if counts(tree) else None
         cut = _last_top_level(code, _error_line(source))
         if cut <= 0:
             return None
         code = code[:cut]
     return None
+
+
+def _joined(stem: str, lines: list[str], entry_point: str) -> str | None:
+    """Return stem and rest as a program that ends with the entry point, or None where that does not make one."""
+    tree = _parse(stem)
+    given = _body_length(tree, entry_point)
+    starts = [i for i in range(0 if stem.endswith("\n") else 1, len(lines)) if _is_outside(lines, i)]
+    for end in [*starts[:_MAX_CUTS], len(lines)]:
+        source = stem + "\n".join(lines[:end]).rstrip() + "\n"
+        if _body_length(_parse(source), entry_point) > given:
+            return source
+    return None
+
+
+def _body_length(tree: ast.Module | None, entry_point: str) -> int:
+    """Statements in the entry point where it is the last thing that is defined, else 0."""
+    last = tree.body[-1] if tree is not None and tree.body else None
+    return len(last.body) if isinstance(last, ast.FunctionDef) and last.name == entry_point else 0
+
+
+def _is_outside(lines: list[str], index: int) -> bool:
+    """Whether a line starts at the left margin; a comment counts as the line of code after it does."""
+    for line in lines[index:]:
+        if line.strip() and not line.startswith("#"):
+            return bool(lines[index].strip()) and not lines[index][0].isspace() and not line[0].isspace()
+    return bool(lines[index].strip()) and not lines[index][0].isspace()
+
+
+def _after_preamble(preamble: str, source: str) -> str:
+    """Return both; what a program imports from `__future__` stays at the top."""
+    tree = _parse(source)
+    if not preamble.strip() or tree is None:
+        return source
+    future = [n.end_lineno or 0 for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    lines = source.split("\n")
+    top = max(future, default=0)
+    return "\n".join([*lines[:top], preamble.rstrip("\n"), *lines[top:]])
 
 
 def _last_top_level(code: list[str], line: int) -> int:
@@ -146,6 +216,10 @@ def _defines(tree: ast.Module | None, entry_point: str) -> bool:
         ):
             return True
     return False
+
+
+def _calls(tree: ast.Module | None) -> bool:
+    return tree is not None and any(isinstance(node, ast.Call) for node in ast.walk(tree))
 
 
 def _drop_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module) -> None:
