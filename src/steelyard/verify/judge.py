@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from steelyard.errors import TaskError
 from steelyard.types import Case, Plain, Status, Suite, Verdict, worst
-from steelyard.verify.compare import equal
+from steelyard.verify.compare import equal, same_output
 from steelyard.verify.sandbox.records import InputOutcome
+from steelyard.verify.suites import require_cases
 
 _ZERO_REWARD = frozenset({Status.NO_ANSWER, Status.FORBIDDEN})
 
@@ -15,6 +16,7 @@ def judge(
 ) -> Verdict:
     """Return the verdict of a suite on the outcomes of one program.
 
+    A value passes when it is equal to the expected one; what a whole program printed (`stdin`), when it is the same output.
     reward = tests passed / tests expected, 0 for a forbidden program. A test whose outcome is missing, or that our side
     could not run, is `checker_failed`, and leaves the whole program without a reward.
 
@@ -27,8 +29,8 @@ def judge(
     Raises:
         TaskError: The suite is empty: no test executed would be no failure.
     """
-    _require_cases(suite)
-    tests = {case.id: _status(case, outcomes_by_key.get(case.key)) for case in suite.cases}
+    require_cases(suite)
+    tests = {case.id: _status(suite, case, outcomes_by_key.get(case.key)) for case in suite.cases}
     status = worst(list(tests.values()))
     passed = sum(test is Status.PASSED for test in tests.values())
     reward = None if status is Status.CHECKER_FAILED else 0.0 if status in _ZERO_REWARD else passed / len(tests)
@@ -45,7 +47,7 @@ def judge(
 
 def judge_no_answer(suite: Suite, *, detail: str = "no complete program that defines the entry point") -> Verdict:
     """Return the verdict on a completion that holds no program: reward 0, nothing executed."""
-    _require_cases(suite)
+    require_cases(suite)
     tests = {case.id: Status.NO_ANSWER for case in suite.cases}
     return Verdict(status=Status.NO_ANSWER, reward=0.0, tests=tests, expected=len(tests), detail=detail)
 
@@ -65,19 +67,13 @@ def matches(outputs: Mapping[str, Plain], outcomes_by_key: Mapping[str, InputOut
     )
 
 
-def _require_cases(suite: Suite) -> None:
-    if not suite.cases:
-        raise TaskError(
-            f"Suite {suite.task}:{suite.name} has no tests, so every program would pass; give it at least one."
-        )
-
-
-def _status(case: Case, outcome: InputOutcome | None) -> Status:
+def _status(suite: Suite, case: Case, outcome: InputOutcome | None) -> Status:
     if outcome is None:
         return Status.CHECKER_FAILED
     if outcome.fault is not None:
         return outcome.fault
-    return Status.PASSED if equal(case.expected, outcome.value) else Status.FAILED
+    same = same_output if suite.form == "stdin" else equal
+    return Status.PASSED if same(case.expected, outcome.value) else Status.FAILED
 
 
 def _ran(outcome: InputOutcome | None) -> bool:

@@ -8,15 +8,20 @@ from typing import Any
 from steelyard.content import content_hash
 from steelyard.errors import TaskError, VerificationError
 from steelyard.types import Plain, Status, Suite, Verdict
-from steelyard.verify.extract import extract_program
+from steelyard.verify.extract import extract_program, extract_script
 from steelyard.verify.judge import judge, judge_no_answer
 from steelyard.verify.sandbox.pool import Sandbox
 from steelyard.verify.sandbox.records import InputOutcome, ProgramJob, ProgramRun
+from steelyard.verify.suites import union_of_inputs
 
 _CACHE_SIZE = 4096
 """Runs kept; a warmed-up policy samples the same program many times."""
 _CACHED_VALUE_BYTES = 1 << 16
 """A run that returned more than this is not kept."""
+_NAMES_SHOWN = 10
+"""Names in one message."""
+_RAISES = "def {}(*arguments, **keywords):\n    raise NotImplementedError\n"
+"""The program that no suite may pay for; an entry point that is no name cannot be defined, and is no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,118 @@ class ProgramCheck:
     """By input key, for every input of every suite; empty without a program."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one completion is run on and judged by."""
+
+    suite: Suite
+    """The main suite."""
+    extra_suites: tuple[Suite, ...] = ()
+    """Further suites for the same entry point, under distinct names."""
+    strict: bool = False
+    """Give every input a process of its own."""
+    inputs: Mapping[str, tuple[Plain, ...]]
+    """The union of the suites' inputs, by key."""
+    inputs_hash: str
+    """Names the inputs."""
+
+    @classmethod
+    def of(cls, suite: Suite, *, extra_suites: Sequence[Suite] = (), strict: bool = False) -> "Plan":
+        """Return the plan for these suites.
+
+        Raises:
+            TaskError: A suite that cannot judge, or suites that one run of a program cannot serve.
+        """
+        inputs = union_of_inputs(suite, extra_suites)
+        named = content_hash([suite.form, suite.entry_point, list(inputs), strict])
+        return cls(suite=suite, extra_suites=tuple(extra_suites), strict=strict, inputs=inputs, inputs_hash=named)
+
+    def extract(self, text: str) -> str | None:
+        """Return the program in a completion, as it is run."""
+        suite = self.suite
+        if suite.form == "stdin":
+            return extract_script(text)
+        return extract_program(text, entry_point=suite.entry_point, preamble=suite.preamble, stem=suite.stem)
+
+    def job(self, id_: str, source: str) -> ProgramJob:
+        """Return the job that runs a program on all inputs."""
+        return ProgramJob(
+            id=id_,
+            source=source,
+            entry_point=self.suite.entry_point,
+            inputs=tuple(self.inputs.values()),
+            form=self.suite.form,
+            strict=self.strict,
+        )
+
+    def check(self, id_: str, source: str | None, run: ProgramRun | None) -> ProgramCheck:
+        """Judge a run by every suite; without a program there is no run."""
+        if source is None or run is None:
+            extra = {suite.name: judge_no_answer(suite) for suite in self.extra_suites}
+            return ProgramCheck(id=id_, source=None, verdict=judge_no_answer(self.suite), extra=extra)
+        outcomes = dict(zip(self.inputs, run.outcomes, strict=True))
+        verdict, *others = (
+            judge(suite, outcomes, seconds=run.seconds, detail=run.detail) for suite in (self.suite, *self.extra_suites)
+        )
+        names = [suite.name for suite in self.extra_suites]
+        return ProgramCheck(
+            id=id_, source=source, verdict=verdict, extra=dict(zip(names, others, strict=True)), outcomes=outcomes
+        )
+
+
+class Checker:
+    """Runs programs and judges them; remembers the runs."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        """Take the sandbox; it stays the caller's to close."""
+        self.sandbox = sandbox
+        self._runs: OrderedDict[str, ProgramRun] = OrderedDict()
+
+    def check(self, answers: Sequence[tuple[str, Plan, str]]) -> list[ProgramCheck]:
+        """Check completions, all in one call of the sandbox; one check per answer, in order.
+
+        Args:
+            answers: Id, plan and text of each completion; ids are distinct.
+        """
+        ids = [id_ for id_, _, _ in answers]
+        if len(set(ids)) != len(ids):
+            raise VerificationError("Two answers share an id, so their verdicts could be swapped; give each its own.")
+        sources = [plan.extract(text) for _, plan, text in answers]
+        keys = [
+            None if source is None else self._key(plan, source)
+            for (_, plan, _), source in zip(answers, sources, strict=True)
+        ]
+        jobs = {
+            key: plan.job(key, source)
+            for (_, plan, _), source, key in zip(answers, sources, keys, strict=True)
+            if key is not None and source is not None
+        }
+        runs = self._run(jobs)
+        return [
+            plan.check(id_, source, None if key is None else runs[key])
+            for (id_, plan, _), source, key in zip(answers, sources, keys, strict=True)
+        ]
+
+    def _run(self, jobs: Mapping[str, ProgramJob]) -> dict[str, ProgramRun]:
+        """Run each distinct program once, or take its run from the cache."""
+        missing = [jobs[key] for key in sorted(jobs) if key not in self._runs]
+        fresh = {run.id: run for run in self.sandbox.run(missing)} if missing else {}
+        found = {key: fresh.get(key) or self._runs[key] for key in jobs}
+        for key, run in found.items():
+            judged = all(outcome.fault is not Status.CHECKER_FAILED for outcome in run.outcomes)
+            if judged and run.value_bytes <= _CACHED_VALUE_BYTES:
+                self._runs[key] = run
+                self._runs.move_to_end(key)
+        while len(self._runs) > _CACHE_SIZE:
+            self._runs.popitem(last=False)
+        return found
+
+    def _key(self, plan: Plan, source: str) -> str:
+        limits = self.sandbox.limits
+        settings = [getattr(limits, name) for name in limits.__slots__]
+        return content_hash([source, plan.inputs_hash, settings, self.sandbox.unconfined])
+
+
 class ProgramVerifier:
     """Checks completions against one suite that pays and further ones that only watch."""
 
@@ -50,15 +167,11 @@ class ProgramVerifier:
             strict: Give every input a process of its own, so that a program cannot carry anything from one to the next.
 
         Raises:
-            TaskError: An empty suite, another entry point, a name used twice, or inputs that share a key.
+            TaskError: A suite that cannot judge, suites that do not fit together, or a name used twice.
         """
-        self.sandbox = sandbox
         self.suite = suite
-        self.extra_suites = tuple(extra_suites)
-        self.strict = strict
-        self.inputs = _union_of_inputs(suite, self.extra_suites)
-        self._inputs_hash = content_hash(list(self.inputs))
-        self._runs: OrderedDict[str, ProgramRun] = OrderedDict()
+        self.plan = Plan.of(suite, extra_suites=extra_suites, strict=strict)
+        self._checker = Checker(sandbox)
 
     def check(self, answers: Sequence[tuple[str, str]]) -> list[ProgramCheck]:
         """Check completions; one check per answer, in order.
@@ -66,58 +179,28 @@ class ProgramVerifier:
         Args:
             answers: Pairs of id and completion text; ids are distinct.
         """
-        ids = [id_ for id_, _ in answers]
-        if len(set(ids)) != len(ids):
-            raise VerificationError("Two answers share an id, so their verdicts could be swapped; give each its own.")
-        sources = [extract_program(text, entry_point=self.suite.entry_point) for _, text in answers]
-        runs = self._run({source for source in sources if source is not None})
-        return [self._check_one(id_, source, runs) for id_, source in zip(ids, sources, strict=True)]
+        return self._checker.check([(id_, self.plan, text) for id_, text in answers])
 
-    def _check_one(self, id_: str, source: str | None, runs: Mapping[str, ProgramRun]) -> ProgramCheck:
-        if source is None:
-            extra = {suite.name: judge_no_answer(suite) for suite in self.extra_suites}
-            return ProgramCheck(id=id_, source=None, verdict=judge_no_answer(self.suite), extra=extra)
-        run = runs[source]
-        outcomes = dict(zip(self.inputs, run.outcomes, strict=True))
-        verdict, *others = (
-            judge(suite, outcomes, seconds=run.seconds, detail=run.detail) for suite in (self.suite, *self.extra_suites)
-        )
-        names = [suite.name for suite in self.extra_suites]
-        return ProgramCheck(
-            id=id_, source=source, verdict=verdict, extra=dict(zip(names, others, strict=True)), outcomes=outcomes
-        )
 
-    def _run(self, sources: set[str]) -> dict[str, ProgramRun]:
-        """Run each distinct program once, or take its run from the cache."""
-        keys = {source: self._key(source) for source in sorted(sources)}
-        jobs = [
-            ProgramJob(
-                id=key,
-                source=source,
-                entry_point=self.suite.entry_point,
-                inputs=tuple(self.inputs.values()),
-                strict=self.strict,
-            )
-            for source, key in keys.items()
-            if key not in self._runs
-        ]
-        fresh = {run.id: run for run in self.sandbox.run(jobs)} if jobs else {}
-        found = {source: fresh.get(key) or self._runs[key] for source, key in keys.items()}
-        for source, run in found.items():
-            judged = all(outcome.fault is not Status.CHECKER_FAILED for outcome in run.outcomes)
-            if judged and run.value_bytes <= _CACHED_VALUE_BYTES:
-                self._runs[keys[source]] = run
-                self._runs.move_to_end(keys[source])
-        while len(self._runs) > _CACHE_SIZE:
-            self._runs.popitem(last=False)
-        return found
+class OwnSuiteVerifier:
+    """Checks completions of prompts that have a suite each."""
 
-    def _key(self, source: str) -> str:
-        limits = self.sandbox.limits
-        settings = [getattr(limits, name) for name in limits.__slots__]
-        return content_hash(
-            [source, self.suite.entry_point, self._inputs_hash, settings, self.sandbox.unconfined, self.strict]
-        )
+    def __init__(self, sandbox: Sandbox, suites: Mapping[str, Suite]) -> None:
+        """Take the suite of each prompt, by prompt id.
+
+        Raises:
+            TaskError: A suite that cannot judge.
+        """
+        self.plans = {prompt_id: Plan.of(suite) for prompt_id, suite in suites.items()}
+        self._checker = Checker(sandbox)
+
+    def check(self, answers: Sequence[tuple[str, str, str]]) -> list[ProgramCheck]:
+        """Check completions, all in one call of the sandbox; one check per answer, in order.
+
+        Args:
+            answers: Id, prompt id and completion text of each; ids are distinct.
+        """
+        return self._checker.check([(id_, self.plans[prompt_id], text) for id_, prompt_id, text in answers])
 
 
 def check_references(sandbox: Sandbox, suite: Suite, references: Mapping[str, str]) -> None:
@@ -149,22 +232,44 @@ def check_references(sandbox: Sandbox, suite: Suite, references: Mapping[str, st
             )
 
 
-def _union_of_inputs(suite: Suite, extra_suites: Sequence[Suite]) -> dict[str, tuple[Plain, ...]]:
-    """Return every input once, by key, the main suite's first."""
-    names = [other.name for other in extra_suites]
-    if len(set(names)) != len(names):
-        raise TaskError(f"Two further suites share a name: {', '.join(sorted(names))}; rename one.")
-    inputs: dict[str, tuple[Plain, ...]] = {}
-    for one in (suite, *extra_suites):
-        if not one.cases:
-            raise TaskError(
-                f"Suite {one.task}:{one.name} has no tests, so every program would pass; give it at least one."
-            )
-        if one.entry_point != suite.entry_point:
-            raise TaskError(
-                f"Suite {one.task}:{one.name} calls {one.entry_point!r}, but {suite.task}:{suite.name} calls "
-                f"{suite.entry_point!r}; one program is run once for all of them, so they must agree."
-            )
-        for case in one.cases:
-            inputs.setdefault(case.key, case.args)
-    return inputs
+def check_own_references(sandbox: Sandbox, suites: Mapping[str, Suite], references: Mapping[str, str]) -> None:
+    """Refuse a task in which a prompt's right program fails its suite, or a program that only raises passes it.
+
+    Args:
+        sandbox: Where programs run.
+        suites: By prompt id.
+        references: Source of one right program for each, by prompt id.
+
+    Raises:
+        TaskError: A suite without a reference, or one that judges wrong; the message names the prompts.
+        VerificationError: The sandbox could not judge one.
+    """
+    missing = sorted(suites.keys() - references.keys())
+    if missing:
+        raise TaskError(f"No reference program for {_listed(missing)}; give one for each, or remove these prompts.")
+    answers = [(f"right {name}", name, references[name]) for name in suites]
+    answers += [(f"wrong {name}", name, _RAISES.format(suite.entry_point)) for name, suite in suites.items()]
+    checks = OwnSuiteVerifier(sandbox, suites).check(answers)
+    right, wrong = checks[: len(suites)], checks[len(suites) :]
+    for check in checks:
+        if check.verdict.status is Status.CHECKER_FAILED:
+            raise VerificationError(f"The program {check.id!r} could not be judged: {check.verdict.detail}")
+    failing = [check for check in right if check.verdict.status is not Status.PASSED]
+    if failing:
+        first = failing[0].verdict
+        raise TaskError(
+            f"The reference program fails its own tests for {_listed([check.id.partition(' ')[2] for check in failing])}. "
+            f"The first is {first.status}, {first.passed} of {first.expected} tests pass. {first.detail} Correct or remove "
+            "these rows."
+        )
+    passing = [check.id.partition(" ")[2] for check in wrong if check.verdict.passed]
+    if passing:
+        raise TaskError(
+            f"A program that only raises an exception passes tests of {_listed(passing)}, so these tests say nothing. "
+            "Correct or remove these rows."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
