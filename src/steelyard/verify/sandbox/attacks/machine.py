@@ -1,14 +1,13 @@
 """Attempts on the machine: its files, its network, its processes, its kernel, other programs."""
 
+import sysconfig
 from pathlib import Path
-
-import typer
 
 from steelyard.types import Status
 from steelyard.verify.sandbox.attacks.attack import ends, family, killing_call, refused, system_call
 
 PROJECT = Path(__file__).parent
-PACKAGES = str(Path(typer.__file__).parents[1])
+PACKAGES = sysconfig.get_paths()["purelib"]
 
 FILES = ("file view", "landlock")
 """Either hides what is no library."""
@@ -34,7 +33,7 @@ READING = family(
     ),
     refused("list /proc", "import os; os.listdir('/proc')", guards=FILES),
     refused("import the project", f"import sys; sys.path.append({str(PROJECT.parents[3])!r}); import steelyard.errors", guards=OWNER),
-    refused("import an installed package", f"import sys; sys.path.append({PACKAGES!r}); import typer", guards=OWNER),
+    refused("import an installed package", f"import sys; sys.path.append({PACKAGES!r}); import pip", guards=OWNER),
     refused("environment of the init", "open('/proc/1/environ').read()", guards=TRAINER),
     refused("environment of the parent", "import os; open(f'/proc/{os.getppid() or 1}/environ').read()", guards=TRAINER),
     refused("descriptors of the init", "import os; os.listdir('/proc/1/fd')", guards=TRAINER),
@@ -125,8 +124,8 @@ PROCESSES = family(
     refused("a thread", "import threading; threading.Thread(target=int).start()", error="RuntimeError", guards=ALONE),
     refused("threads by the thousand", "import threading, time\nfor _ in range(1000): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
             error="RuntimeError", guards=ALONE, tame="import threading; threading.Thread(target=int).start()"),
-    refused("vfork through ctypes", "import ctypes, os\nif ctypes.CDLL(None).fork() == 0: os._exit(0)\nassert ctypes.get_errno() == 0", error="AssertionError",
-            guards=("n/a",)),
+    refused("fork through ctypes", "import ctypes, os\nchild = ctypes.CDLL(None).fork()\nif child == 0: os._exit(0)\nassert child > 0", error="AssertionError",
+            guards=ALONE),
     system_call("clone3 through ctypes", 435, 435, 0, 0),
 )  # fmt: skip
 EXECUTION = family(

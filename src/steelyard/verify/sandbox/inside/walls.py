@@ -222,7 +222,10 @@ def restrict_files(folders: list[str]) -> None:
         files = _LANDLOCK_FILES[min(version, 5)]
         network = 0b11 if version >= 4 else 0
         scopes = 0b11 if version >= 6 else 0
-        entries = [entry for folder in folders for entry in Path(folder).iterdir() if entry.name not in _PACKAGES]
+        entries = [entry for folder in folders for entry in Path(folder).iterdir()]
+        entries = [
+            entry for entry in entries if entry.name not in _PACKAGES and entry.exists()
+        ]  # some links lead outside
         readable = [(str(entry), _LANDLOCK_READ if entry.is_dir() else _LANDLOCK_READ_FILE) for entry in entries]
         syscalls.landlock_restrict((files, network, scopes), readable)
 
