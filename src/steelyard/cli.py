@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steelyard import cli_suite
 from steelyard.errors import RequestError, SteelyardError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ app = typer.Typer(
     help="Post-train language models with verifiable rewards, and account for every update.",
     epilog="Start with `steelyard train booking`, or with `steelyard init mine` for your own prompts and reward.",
 )
+
+app.add_typer(cli_suite.app, name="suite")
 
 RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a shipped recipe.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Values over the recipe's.")]

@@ -5,11 +5,16 @@ from collections.abc import Callable, Mapping
 
 from steelyard.errors import TaskError
 from steelyard.tasks.arithmetic import arithmetic_task
+from steelyard.tasks.blind_spots import SPOTS
 from steelyard.tasks.booking import booking_task
 from steelyard.tasks.files import file_task
 from steelyard.types import Task
 
-BUILT_IN: Mapping[str, Callable[[], Task]] = {"booking": booking_task, "arithmetic": arithmetic_task}
+BUILT_IN: Mapping[str, Callable[[], Task]] = {
+    "booking": booking_task,
+    "arithmetic": arithmetic_task,
+    **{name: spot.task for name, spot in SPOTS.items()},
+}
 """Tasks that need no data file, by name."""
 
 
