@@ -104,6 +104,8 @@ class Task:
     references: Mapping[str, str] = field(default_factory=dict[str, str])
     """Independent right programs by name, as source; each must pass every suite at load. With `own_suites` by prompt id:
     one for each suite."""
+    packages: tuple[str, ...] = ()
+    """Installed packages that programs and test code may import in the sandbox."""
     signatures: Mapping[str, Mapping[str, Plain]] = field(default_factory=dict[str, Mapping[str, Plain]])
     """Outputs of known faulty programs: fault name → input key → value. A program shows the
     signature when its outputs equal these on all inputs."""

@@ -5,11 +5,12 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from steelyard.content import content_hash
 from steelyard.errors import TaskError
-from steelyard.tasks.sources import Row, is_file_name, read_rows, short
+from steelyard.tasks.formats import read_problems
+from steelyard.tasks.problems import Problem, problem_task
+from steelyard.tasks.sources import Row, check_plain, read_rows, short, task_name
 from steelyard.types import Prompt, Task
 
 SYNONYMS = ("question", "instruction", "problem", "query", "messages", "input", "text")
@@ -18,8 +19,6 @@ TAKEN = ("prompts", "completions")
 """Argument names of every reward function; a column cannot have them too."""
 FEWEST_TO_SPLIT = 5
 """Distinct prompts below which nothing is held out: a rate over no or one prompt measures nothing."""
-DEEPEST = 50
-"""Levels of nesting in a column; far below what the JSON encoder can follow."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +27,11 @@ def file_task(data: str, *, held_out: float, eval_data: str | None = None) -> Ta
     """Return a task made of your own rows.
 
     A row has a `prompt` (text, or a list of {"role", "content"} messages) and optionally an `id`; without
-    one, the id is a hash of the row. All rows have the same columns.
+    one, the id is a hash of the row. All rows have the same columns. Rows in a published format of programming problems
+    with tests (see `steelyard.tasks.formats`) become prompts with a suite each.
 
     Args:
-        data: A .jsonl or .parquet file, or a hub data set (see `read_rows`).
+        data: A .jsonl, .jsonl.gz or .parquet file, or a hub data set (see `read_rows`).
         held_out: Share of the prompts to hold out, in [0, 1). Which ones follows from their ids alone, so that
             rows added later do not move the others; equal prompts stay together. Not used with `eval_data`.
         eval_data: Rows to measure on, instead of a share of `data`.
@@ -39,21 +39,39 @@ def file_task(data: str, *, held_out: float, eval_data: str | None = None) -> Ta
     Raises:
         TaskError: If a row cannot be used; the message names file, line, column, value and the way out.
     """
-    prompts = read_prompts(data)
-    name = Path(data).stem if is_file_name(data) else data
-    if eval_data is not None:
-        measured = read_prompts(eval_data)
-        _note_overlap(prompts, measured, data=data, eval_data=eval_data)
-        return Task(name=name, train_prompts=prompts, eval_prompts=measured)
-    train, measured = split(prompts, held_out=held_out)
-    if held_out > 0 and not measured:
-        _log.warning(
-            "%s: no prompts are held out, for there are fewer than %d different ones; nothing will be measured on "
-            "unseen prompts. Add rows, or name a file in task.eval_data.",
-            data,
-            FEWEST_TO_SPLIT,
+    name = task_name(data)
+    prompts, problems = _read(data, task=name)
+    if eval_data is None:
+        train, measured = split(prompts, held_out=held_out)
+        if held_out > 0 and not measured:
+            _log.warning(
+                "%s: no prompts are held out, for there are fewer than %d different ones; nothing will be measured on "
+                "unseen prompts. Add rows, or name a file in task.eval_data.",
+                data,
+                FEWEST_TO_SPLIT,
+            )
+        return _task(name, train, measured, problems)
+    measured, others = _read(eval_data, task=name)
+    if (problems is None) != (others is None):
+        with_tests, without = (data, eval_data) if others is None else (eval_data, data)
+        raise TaskError(
+            f"{with_tests} has rows with tests of their own, {without} has none; one run judges all answers in one way. "
+            "Name files of one kind."
         )
-    return Task(name=name, train_prompts=train, eval_prompts=measured)
+    _note_overlap(prompts, measured, data=data, eval_data=eval_data)
+    return _task(name, prompts, measured, None if problems is None or others is None else [*problems, *others])
+
+
+def _read(data: str, *, task: str) -> tuple[tuple[Prompt, ...], list[Problem] | None]:
+    """Return the prompts of the rows, and their problems where the rows have tests of their own."""
+    problems = read_problems(read_rows(data), task=task)
+    return (read_prompts(data), None) if problems is None else (tuple(each.prompt for each in problems), problems)
+
+
+def _task(name: str, train: Sequence[Prompt], measured: Sequence[Prompt], problems: Sequence[Problem] | None) -> Task:
+    if problems is None:
+        return Task(name=name, train_prompts=tuple(train), eval_prompts=tuple(measured))
+    return problem_task(name, train, measured, problems)
 
 
 def split(prompts: Sequence[Prompt], *, held_out: float) -> tuple[tuple[Prompt, ...], tuple[Prompt, ...]]:
@@ -85,7 +103,7 @@ def read_prompts(data: str) -> tuple[Prompt, ...]:
     for row in rows:
         _check_columns(row, rows[0])
         for column, value in row.values.items():
-            _check_plain(value, column, row.where)
+            check_plain(value, column, row.where)
     contents = [_content(row) for row in rows]
     ids = _given_ids(rows) if "id" in rows[0].values else _hashed_ids(rows)
     return tuple(
@@ -121,37 +139,6 @@ def _prompt_hint(columns: Iterable[str]) -> str:
     near = difflib.get_close_matches("prompt", lowered, n=1) or [name for name in SYNONYMS if name in lowered]
     hint = f"; did you mean {lowered[near[0]]!r}? Rename it to prompt." if near else "."
     return f"{hint} Columns here: {', '.join(names) or 'none'}."
-
-
-def _check_plain(value: object, column: str, where: str, depth: int = 0) -> None:
-    """Refuse what the run could not write down: dates, bytes, decimals, broken text, endless nesting."""
-    if depth > DEEPEST:
-        raise TaskError(f"{where}: column {column!r} is nested more than {DEEPEST} levels deep; flatten it.")
-    if value is None or isinstance(value, bool | int | float):
-        return
-    if isinstance(value, str):
-        _check_text(value, column, where)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            _check_plain(key, column, where, depth + 1)
-            _check_plain(item, column, where, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
-            _check_plain(item, column, where, depth + 1)
-    else:
-        raise TaskError(
-            f"{where}: column {column!r} holds {short(value)}, a {type(value).__name__}; only text, numbers, booleans, "
-            "null, lists and objects are read. Convert it, for example to text."
-        )
-
-
-def _check_text(value: str, column: str, where: str) -> None:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise TaskError(
-            f"{where}: column {column!r} holds half a character: {short(value)}. Correct the text."
-        ) from None
 
 
 # ------------------------------------------------------------------ prompts and ids

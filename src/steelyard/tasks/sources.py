@@ -1,16 +1,18 @@
 """Rows from JSONL, Parquet and hub data sets, each with the place it came from."""
 
 import difflib
+import gzip
 import importlib
 import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from steelyard.errors import TaskError
 
-JSON_LINES = (".jsonl", ".ndjson")
+JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 PARQUET = (".parquet", ".pq")
 OTHER_FORMATS: Mapping[str, str] = {
     ".csv": "a CSV cell has no type and no list; convert it: pandas.read_csv(PATH).to_json('rows.jsonl', "
@@ -21,6 +23,8 @@ OTHER_FORMATS: Mapping[str, str] = {
     ".txt": "write one JSON object per line to a .jsonl file, each with a `prompt`",
 }
 """Formats that we know and do not read, with the way out."""
+DEEPEST = 50
+"""Levels of nesting in a column; far below what the JSON encoder can follow."""
 HUB = re.compile(r"(?P<path>\w[\w.-]*/\w[\w.-]*)(?:/(?P<config>[\w.-]+))?(?::(?P<split>[\w.\[\]%:+-]+))?")
 """owner/name, owner/name/config, either with :split."""
 
@@ -37,14 +41,22 @@ class Row:
 
 def is_file_name(data: str) -> bool:
     """Whether `data` names a file of a format that we read, as against a hub data set."""
-    return Path(data).suffix.lower() in JSON_LINES + PARQUET
+    return data.lower().endswith(JSON_LINES + PARQUET)
+
+
+def task_name(data: str) -> str:
+    """Return the name of the task that is made of `data`: a file's name without its ending, or the hub's name."""
+    if not is_file_name(data):
+        return data
+    path = Path(data)
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
 def read_rows(data: str) -> list[Row]:
     """Return the rows of a file or a hub data set, at least one.
 
     Args:
-        data: A .jsonl or .parquet file, or `owner/name[/config][:split]` on the hub (split: train).
+        data: A .jsonl, .jsonl.gz or .parquet file, or `owner/name[/config][:split]` on the hub (split: train).
 
     Raises:
         TaskError: If there is nothing to read, or something that cannot be read.
@@ -54,7 +66,7 @@ def read_rows(data: str) -> list[Row]:
     if suffix in OTHER_FORMATS:
         hint = OTHER_FORMATS[suffix].replace("PATH", repr(data))
         raise TaskError(f"{data}: {suffix} files are not read; {hint}.")
-    if suffix in JSON_LINES:
+    if data.lower().endswith(JSON_LINES):
         rows = _json_lines(path)
     elif suffix in PARQUET:
         rows = _parquet(path)
@@ -63,6 +75,37 @@ def read_rows(data: str) -> list[Row]:
     if not rows:
         raise TaskError(f"{data} has no rows; give it at least one with a `prompt`.")
     return rows
+
+
+def check_plain(value: object, column: str, where: str, depth: int = 0) -> None:
+    """Refuse what the run could not write down: dates, bytes, decimals, broken text, endless nesting."""
+    if depth > DEEPEST:
+        raise TaskError(f"{where}: column {column!r} is nested more than {DEEPEST} levels deep; flatten it.")
+    if value is None or isinstance(value, bool | int | float):
+        return
+    if isinstance(value, str):
+        _check_text(value, column, where)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            check_plain(key, column, where, depth + 1)
+            check_plain(item, column, where, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            check_plain(item, column, where, depth + 1)
+    else:
+        raise TaskError(
+            f"{where}: column {column!r} holds {short(value)}, a {type(value).__name__}; only text, numbers, booleans, "
+            "null, lists and objects are read. Convert it, for example to text."
+        )
+
+
+def _check_text(value: str, column: str, where: str) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise TaskError(
+            f"{where}: column {column!r} holds half a character: {short(value)}. Correct the text."
+        ) from None
 
 
 def short(value: object) -> str:
@@ -76,7 +119,10 @@ def short(value: object) -> str:
 
 def _json_lines(path: Path) -> list[Row]:
     """Lines end at a newline byte only: JSON strings may hold other line separators."""
-    lines = _read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    content = _read_bytes(path)
+    if path.suffix.lower() == ".gz":
+        content = _unpacked(content, path)
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     return [
         Row(where=f"{path}, line {number}", values=_json_row(line, f"{path}, line {number}"))
         for number, line in enumerate(lines, start=1)
@@ -122,9 +168,16 @@ def _read_bytes(path: Path) -> bytes:
         raise TaskError(f"cannot read {path}: {error}. It must be a readable file.") from None
 
 
+def _unpacked(content: bytes, path: Path) -> bytes:
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TaskError(f"{path}: not a gzip file that can be read ({error}). Write or download it again.") from None
+
+
 def _nearby(path: Path) -> str:
     try:
-        names = [entry.name for entry in path.parent.iterdir() if entry.suffix.lower() in JSON_LINES + PARQUET]
+        names = [entry.name for entry in path.parent.iterdir() if is_file_name(entry.name)]
     except (OSError, ValueError):
         return f"; there is no directory {path.parent} either (relative paths start at {Path.cwd()})."
     near = difflib.get_close_matches(path.name, names, n=1)
