@@ -34,7 +34,8 @@ class TaskSection(Section):
     name: str | None = None
     """A built-in task: booking, arithmetic."""
     suite: str | None = None
-    """The training suite of a task judged by tests; default: the first of the task."""
+    """The training suite of a task judged by tests: its name, or a .json file that `steelyard suite repair` wrote; default:
+    the first of the task."""
     data: str | None = None
     """Your own rows: a JSONL or Parquet file, or a hub data set."""
     eval_data: str | None = None
