@@ -9,7 +9,7 @@ import numpy as np
 from steelyard.types import Completion, Plain, Prompt, Status, Suite, Task, Verdict
 from steelyard.verify.extract import normalised_source
 from steelyard.verify.judge import matches
-from steelyard.verify.programs import ProgramVerifier
+from steelyard.verify.programs import OwnSuiteVerifier, ProgramVerifier
 from steelyard.verify.reward_functions import RewardFunction, score
 from steelyard.verify.sandbox import Sandbox
 
@@ -74,6 +74,28 @@ class SuiteJudge:
                 )
             )
         return judgements
+
+
+class OwnSuiteJudge:
+    """Programs for prompts that have a suite each, judged in the sandbox; reward = passed / expected."""
+
+    resolution = float(np.finfo(np.float64).eps)
+
+    def __init__(self, sandbox: Sandbox, suites: Mapping[str, Suite]) -> None:
+        """Judge by `suites`, by prompt id; at least one. All have the same name."""
+        self.name = suite_name(next(iter(suites.values())))
+        self.verifier = OwnSuiteVerifier(sandbox, suites)
+
+    def check(self, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Judgement]:
+        """Extract and run every program once, then judge its outcomes by its prompt's suite."""
+        answers = [
+            (str(index), prompt.id, completion.text)
+            for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
+        ]
+        return [
+            Judgement(verdict=check.verdict, program=None if check.source is None else normalised_source(check.source))
+            for check in self.verifier.check(answers)
+        ]
 
 
 class FunctionJudge:

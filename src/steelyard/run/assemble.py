@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from steelyard.errors import ConfigError, TaskError
-from steelyard.evals.judges import FunctionJudge, Judge, SuiteJudge, measuring_suites
+from steelyard.evals.judges import FunctionJudge, Judge, OwnSuiteJudge, SuiteJudge, measuring_suites
 from steelyard.evals.model_judge import ModelJudge, RewardEnsemble, check_tokenizer, read_ensemble
 from steelyard.numerics.variants import Objective
 from steelyard.rollout.engine import SamplingParams, TorchSampler
@@ -22,10 +22,13 @@ from steelyard.run.feed import Feed, RenderedPrompt
 from steelyard.run.gather import Gatherer
 from steelyard.run.history import History
 from steelyard.run.model_source import check_model, resolve_model
+from steelyard.run.own_suites import judgeable
 from steelyard.run.recipe import Recipe
 from steelyard.run.reporter import Reporter
 from steelyard.run.step import Parts
 from steelyard.tasks import load_task
+from steelyard.tasks.problems import SUITE
+from steelyard.tasks.suite_files import with_suite_file
 from steelyard.types import Prompt, Suite, Task
 from steelyard.update.critic import Critic
 from steelyard.update.hashing import tokenizer_hash
@@ -55,11 +58,15 @@ class Assembly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judges:
+    task: Task
+    """Without the prompts that cannot be judged."""
     train: Judge
     measure: Judge
     sandbox_facts: dict[str, object]
     reward_model: ModelJudge | None = None
     """The training judge, where it is a reward model."""
+    notes: Sequence[str] = ()
+    """Things a person should know."""
 
 
 @contextmanager
@@ -72,12 +79,13 @@ def assemble(recipe: Recipe, *, reporter: Reporter, unconfined: bool) -> Iterato
     torch.set_num_threads(recipe.run.threads)
     reporter.stage("reading the task")
     task = load_task(recipe.task.name, recipe.task.data, held_out=recipe.task.held_out, eval_data=recipe.task.eval_data)
+    task, suite_name = with_suite_file(task, recipe.task.suite)
     check_model(recipe.model.source)
-    with _judges(recipe, task, reporter=reporter, unconfined=unconfined) as judges:
+    with _judges(recipe, task, suite_name, reporter=reporter, unconfined=unconfined) as judges:
         directory = resolve_model(recipe.model.source, reporter=reporter)
         reporter.stage(f"loading {recipe.model.source}")
         policy = load_policy(directory)
-        yield _put_together(recipe, task, policy, judges)
+        yield _put_together(recipe, judges.task, policy, judges)
 
 
 def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -> Assembly:
@@ -120,7 +128,7 @@ def _put_together(recipe: Recipe, task: Task, policy: Policy, judges: _Judges) -
         eval_prompts=eval_prompts,
         all_prompts=list(everything.values()),
         sandbox_facts=judges.sandbox_facts,
-        notes=_notes(recipe, task, params, judges.reward_model),
+        notes=[*judges.notes, *_notes(recipe, task, params, judges.reward_model)],
     )
 
 
@@ -180,18 +188,24 @@ def _rendered(recipe: Recipe, policy: Policy, prompt: Prompt) -> RenderedPrompt:
 
 
 @contextmanager
-def _judges(recipe: Recipe, task: Task, *, reporter: Reporter, unconfined: bool) -> Iterator[_Judges]:
+def _judges(
+    recipe: Recipe, task: Task, suite_name: str | None, *, reporter: Reporter, unconfined: bool
+) -> Iterator[_Judges]:
     """Yield the judges of training and of measuring."""
     if recipe.reward.function is not None:
         judge = FunctionJudge(load_reward_function(recipe.reward.function), spec=recipe.reward.function)
-        yield _Judges(train=judge, measure=judge, sandbox_facts={})
+        yield _Judges(task=task, train=judge, measure=judge, sandbox_facts={})
         return
     ensemble = _ensemble(recipe)
-    if ensemble is not None and not task.suites:
+    if ensemble is not None and not (task.suites or task.own_suites):
         model = _model_judge(recipe, ensemble, reporter, beside=None)
-        yield _Judges(train=model, measure=model, sandbox_facts={}, reward_model=model)
+        yield _Judges(task=task, train=model, measure=model, sandbox_facts={}, reward_model=model)
         return
-    suite = _training_suite(recipe, task)
+    if task.own_suites:
+        with _own_suite_judges(recipe, task, ensemble, reporter=reporter, unconfined=unconfined) as judges:
+            yield judges
+        return
+    suite = _training_suite(task, suite_name)
     reporter.stage("raising the sandbox and checking the reference solutions")
     with Sandbox(workers=recipe.run.threads, limits=Limits(), unconfined=unconfined) as sandbox:
         for each in task.suites.values():
@@ -200,10 +214,39 @@ def _judges(recipe: Recipe, task: Task, *, reporter: Reporter, unconfined: bool)
         by_suite = SuiteJudge(sandbox, suite)
         model = None if ensemble is None else _model_judge(recipe, ensemble, reporter, beside=by_suite)
         yield _Judges(
+            task=task,
             train=model or by_suite,
             measure=SuiteJudge(sandbox, measuring, others=others, signatures=task.signatures),
+            sandbox_facts={
+                "unconfined": unconfined,
+                "level": sandbox.level,
+                "walls": [wall.name for wall in sandbox.walls if wall.stands],
+            },
+            reward_model=model,
+        )
+
+
+@contextmanager
+def _own_suite_judges(
+    recipe: Recipe, task: Task, ensemble: RewardEnsemble | None, *, reporter: Reporter, unconfined: bool
+) -> Iterator[_Judges]:
+    """Yield the judges of a task whose prompts have a suite each; one judge trains and measures."""
+    if recipe.task.suite not in (None, SUITE):
+        raise ConfigError(
+            f"task.suite = {recipe.task.suite!r}: each prompt of task {task.name} has its own; remove the key."
+        )
+    reporter.stage(f"raising the sandbox and checking {len(task.own_suites)} reference solutions")
+    with Sandbox(workers=recipe.run.threads, limits=Limits(), unconfined=unconfined, packages=task.packages) as sandbox:
+        kept, notes = judgeable(sandbox, task)
+        judge = OwnSuiteJudge(sandbox, kept.own_suites)
+        model = None if ensemble is None else _model_judge(recipe, ensemble, reporter, beside=judge)
+        yield _Judges(
+            task=kept,
+            train=model or judge,
+            measure=judge,
             sandbox_facts={"unconfined": unconfined, "walls": [wall.name for wall in sandbox.walls if wall.stands]},
             reward_model=model,
+            notes=notes,
         )
 
 
@@ -218,11 +261,11 @@ def _model_judge(recipe: Recipe, ensemble: RewardEnsemble, reporter: Reporter, *
     return ModelJudge(ensemble, penalty=penalty, token_budget=budget, beside=beside)
 
 
-def _training_suite(recipe: Recipe, task: Task) -> Suite:
+def _training_suite(task: Task, name: str | None) -> Suite:
     trainable = [name for name in task.suites if name != task.eval_suite]
     if not trainable:
         raise ConfigError(f"task {task.name} has no test suite: give reward.function = 'file.py:name'.")
-    name = recipe.task.suite or trainable[0]
+    name = name or trainable[0]
     if name == task.eval_suite:
         raise ConfigError(
             f"task.suite = {name!r} is the yardstick of task {task.name} and never a training reward; "

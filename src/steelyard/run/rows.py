@@ -13,6 +13,7 @@ from steelyard.config import dump, recipe_hash
 from steelyard.content import content_hash
 from steelyard.evals.judges import Judge, Judgement
 from steelyard.ledger.records import RunRow, UpdateRow, VerdictRow
+from steelyard.run.own_suites import own_suites_row
 from steelyard.run.recipe import Recipe
 from steelyard.run.step import StepOutcome
 from steelyard.types import Status, Task, Verdict
@@ -48,7 +49,8 @@ def run_row(
             "suites": {
                 suite.name: {"hash": suite.hash, "version": suite.version, "cases": len(suite.cases)}
                 for suite in task.suites.values()
-            },
+            }
+            | own_suites_row(task),
         },
         machine=_machine(recipe.run.threads),
         sandbox=sandbox,

@@ -18,8 +18,6 @@ _CACHE_SIZE = 4096
 """Runs kept; a warmed-up policy samples the same program many times."""
 _CACHED_VALUE_BYTES = 1 << 16
 """A run that returned more than this is not kept."""
-_NAMES_SHOWN = 10
-"""Names in one message."""
 _RAISES = "def {}(*arguments, **keywords):\n    raise NotImplementedError\n"
 """The program that no suite may pay for; an entry point that is no name cannot be defined, and is no answer."""
 
@@ -232,8 +230,10 @@ def check_references(sandbox: Sandbox, suite: Suite, references: Mapping[str, st
             )
 
 
-def check_own_references(sandbox: Sandbox, suites: Mapping[str, Suite], references: Mapping[str, str]) -> None:
-    """Refuse a task in which a prompt's right program fails its suite, or a program that only raises passes it.
+def check_own_references(
+    sandbox: Sandbox, suites: Mapping[str, Suite], references: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the prompts whose suite judges wrong here, and why: its right program fails, or one that only raises passes.
 
     Args:
         sandbox: Where programs run.
@@ -241,35 +241,24 @@ def check_own_references(sandbox: Sandbox, suites: Mapping[str, Suite], referenc
         references: Source of one right program for each, by prompt id.
 
     Raises:
-        TaskError: A suite without a reference, or one that judges wrong; the message names the prompts.
+        TaskError: A suite without a reference.
         VerificationError: The sandbox could not judge one.
     """
     missing = sorted(suites.keys() - references.keys())
     if missing:
-        raise TaskError(f"No reference program for {_listed(missing)}; give one for each, or remove these prompts.")
+        raise TaskError(
+            f"Prompt {missing[0]!r} has a suite and no reference program; give it one, or remove the prompt."
+        )
     answers = [(f"right {name}", name, references[name]) for name in suites]
     answers += [(f"wrong {name}", name, _RAISES.format(suite.entry_point)) for name, suite in suites.items()]
     checks = OwnSuiteVerifier(sandbox, suites).check(answers)
-    right, wrong = checks[: len(suites)], checks[len(suites) :]
     for check in checks:
         if check.verdict.status is Status.CHECKER_FAILED:
-            raise VerificationError(f"The program {check.id!r} could not be judged: {check.verdict.detail}")
-    failing = [check for check in right if check.verdict.status is not Status.PASSED]
-    if failing:
-        first = failing[0].verdict
-        raise TaskError(
-            f"The reference program fails its own tests for {_listed([check.id.partition(' ')[2] for check in failing])}. "
-            f"The first is {first.status}, {first.passed} of {first.expected} tests pass. {first.detail} Correct or remove "
-            "these rows."
-        )
-    passing = [check.id.partition(" ")[2] for check in wrong if check.verdict.passed]
-    if passing:
-        raise TaskError(
-            f"A program that only raises an exception passes tests of {_listed(passing)}, so these tests say nothing. "
-            "Correct or remove these rows."
-        )
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
+            raise VerificationError(f"The {check.id!r} program could not be judged: {check.verdict.detail}")
+    troubles: dict[str, str] = {}
+    for name, right, wrong in zip(suites, checks[: len(suites)], checks[len(suites) :], strict=True):
+        if right.verdict.status is not Status.PASSED:
+            troubles[name] = f"its own solution is {right.verdict.status}: {right.verdict.detail}".rstrip(": ")
+        elif wrong.verdict.passed:
+            troubles[name] = "a program that only raises an exception passes a test"
+    return troubles
