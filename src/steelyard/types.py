@@ -48,10 +48,14 @@ class Case:
     expected: Plain
     """The value to return, or the text to print. Never sent into the sandbox. `asserts`: True."""
 
+    _key: str = field(default="", init=False, repr=False, compare=False)
+
     @property
     def key(self) -> str:
         """Name of the input alone: equal inputs have equal keys, in whatever suite they stand."""
-        return content_hash([plain_json(value) for value in self.args])[:16]
+        if not self._key:  # every judging asks for it, and inputs can be long
+            object.__setattr__(self, "_key", content_hash([plain_json(value) for value in self.args])[:16])
+        return self._key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,8 @@ class Sandbox:
             TaskError: An input is not plain data.
             VerificationError: Servers cannot be started any more, or the sandbox is closed.
         """
-        tasks = deque(_Task(index, job, _encode_inputs(job)) for index, job in enumerate(jobs))
+        inputs = _EncodedInputs()
+        tasks = deque(_Task(index, job, inputs.encode(job)) for index, job in enumerate(jobs))
         self._adopt()
         with self._lock:
             if not self._finalizer.alive:
@@ -277,14 +278,27 @@ def _shut_down(pool: list[Server], owner: int) -> None:
     pool.clear()
 
 
-def _encode_inputs(job: ProgramJob) -> list[bytes]:
-    try:
-        for arguments in job.inputs:
-            wire.encode(arguments)
+class _EncodedInputs:
+    """Encodes the inputs of one call, each once: many programs run on the same ones."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, bytes] = {}  # by identity: the jobs keep the inputs for the length of the call
+
+    def encode(self, job: ProgramJob) -> list[bytes]:
+        try:
+            return [self._encode(arguments) for arguments in job.inputs]
+        except ValueError as error:
+            raise TaskError(f"Input of program {job.id!r} is not plain data: {error}.") from error
+
+    def _encode(self, arguments: tuple[object, ...]) -> bytes:
+        found = self.known.get(id(arguments))
+        if found is not None:
+            return found
+        wire.encode(arguments)
         # Version 2 has no back references: what is shared here arrives as separate copies.
-        return [marshal.dumps(cast(Any, arguments), 2) for arguments in job.inputs]
-    except ValueError as error:
-        raise TaskError(f"Input of program {job.id!r} is not plain data: {error}.") from error
+        data = marshal.dumps(cast(Any, arguments), 2)
+        self.known[id(arguments)] = data
+        return data
 
 
 def _read_run(job: ProgramJob, answer: object) -> ProgramRun:
