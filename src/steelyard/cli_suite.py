@@ -10,8 +10,10 @@ import typer
 from steelyard.errors import RequestError
 
 if TYPE_CHECKING:
+    from steelyard.audit.strength import Subject
     from steelyard.audit.strength.programs import Progress
     from steelyard.audit.strength.repair import Repair
+    from steelyard.verify.sandbox import Sandbox
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,14 +58,13 @@ def strength(
     """
     from json import dumps
 
-    from steelyard.audit.strength import LIMITS, find_subject, measure_strength
+    from steelyard.audit.strength import find_subject, measure_strength
     from steelyard.audit.strength.text import report_json, report_text
-    from steelyard.verify.sandbox import Sandbox
 
     if fail_on not in (None, "survivor"):
         raise RequestError(f"--fail-on {fail_on!r} is unknown; it takes survivor.")
     subject = find_subject(suite)
-    with Sandbox(workers=workers, limits=LIMITS, unconfined=unconfined) as sandbox, _bar() as progress:
+    with _sandbox(subject, workers=workers, unconfined=unconfined) as sandbox, _bar() as progress:
         report = measure_strength(
             subject, sandbox, seed=seed, pool_size=pool, group_size=group_size, run=run, progress=progress
         )
@@ -92,20 +93,26 @@ def repair(
       steelyard suite repair booking:weak --to weak-2.json
       steelyard train booking task.suite=weak-2.json
     """
-    from steelyard.audit.strength import LIMITS, find_subject
+    from steelyard.audit.strength import find_subject
     from steelyard.audit.strength.repair import repair_suite
     from steelyard.tasks.suite_files import write_suite
-    from steelyard.verify.sandbox import Sandbox
 
     subject = find_subject(suite)
     if to.exists() or to.suffix != ".json":
         raise RequestError(f"--to {to}: name a .json file that does not exist yet; no version is overwritten.")
-    with Sandbox(workers=workers, limits=LIMITS, unconfined=unconfined) as sandbox, _bar() as progress:
+    with _sandbox(subject, workers=workers, unconfined=unconfined) as sandbox, _bar() as progress:
         found = repair_suite(subject, sandbox, tests=tests, seed=seed, pool_size=pool, progress=progress)
     origin = {"suite": subject.name, "version": subject.suite.version, "hash": subject.suite.hash, "seed": seed}
     write_suite(found.suite, to, made={"repaired from": origin, "added": found.added, "removed": found.removed})
     typer.echo(_repair_text(found), err=True)
     typer.echo(str(to))
+
+
+def _sandbox(subject: "Subject", *, workers: int, unconfined: bool) -> "Sandbox":
+    from steelyard.audit.strength import LIMITS
+    from steelyard.verify.sandbox import Sandbox
+
+    return Sandbox(workers=workers, limits=LIMITS, unconfined=unconfined, packages=subject.packages)
 
 
 def _repair_text(found: "Repair") -> str:

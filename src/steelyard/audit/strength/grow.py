@@ -12,6 +12,8 @@ from steelyard.types import Plain, Suite
 _SMALL = 6
 _CHANGES = 3
 """Largest number of changes to one input."""
+_ATTEMPTS = 5
+"""Changes made for each input that is wanted; a domain may be small."""
 _CALLED = frozenset({"candidate"})
 """What the test code of HumanEval calls the program."""
 
@@ -20,7 +22,8 @@ def arguments_of(suite: Suite) -> list[Args]:
     """Return the arguments of every call in a suite that stand there as plain values.
 
     `calls`: those of each case. `asserts`: of each call of the entry point (or of `candidate`) in the test source whose
-    arguments are literals; loops and computed arguments are not followed. `stdin` has none.
+    arguments are literals, and the rows of a literal list that is called `inputs` or looped over as arguments; what is
+    computed is not followed. `stdin` has none.
     """
     if suite.form == "calls":
         return [case.args for case in suite.cases]
@@ -36,9 +39,27 @@ def literal_calls(source: str, names: frozenset[str]) -> list[Args]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and not n.keywords]
+    nodes = list(ast.walk(tree))
+    calls = [node for node in nodes if isinstance(node, ast.Call) and not node.keywords]
     found = [_literals(call.args) for call in calls if isinstance(call.func, ast.Name) and call.func.id in names]
-    return [args for args in found if args is not None]
+    rows = [row for node in nodes for row in _rows(node)]
+    return [args for args in [*found, *rows] if args is not None]
+
+
+def _rows(node: ast.AST) -> list[Args | None]:
+    """The rows of `inputs = [[...], ...]` and of `for arguments in [[...], ...]`, as arguments."""
+    named = isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "inputs" for t in node.targets)
+    looped = isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == "arguments"
+    items = (
+        node.value
+        if isinstance(node, ast.Assign) and named
+        else node.iter
+        if isinstance(node, ast.For) and looped
+        else None
+    )
+    if not isinstance(items, ast.List):
+        return []
+    return [_literals(row.elts) for row in items.elts if isinstance(row, ast.List | ast.Tuple)]
 
 
 def _literals(nodes: Sequence[ast.expr]) -> Args | None:
@@ -49,23 +70,29 @@ def _literals(nodes: Sequence[ast.expr]) -> Args | None:
 
 
 def grown(seeds: Sequence[Args], seed: int, count: int) -> list[Args]:
-    """Return `count` inputs: the seeds, then copies of them with one to three changes each.
+    """Return up to `count` distinct inputs: the seeds, then copies of earlier ones with one to three changes each.
 
     A change keeps the type of a value: numbers move, turn their sign or become 0; texts and lists lose, repeat or exchange
     parts, or take a part of another input's value at the same place. Whether the result lies in the domain is not known.
     """
     rng = np.random.Generator(np.random.Philox(seed))
-    made = list(seeds[:count])
-    while seeds and len(made) < count:
-        args = list(seeds[int(rng.integers(len(seeds)))])
-        for _ in range(rng.integers(1, _CHANGES + 1)):
-            if not args:
-                break
-            place = int(rng.integers(len(args)))
-            donors = [other[place] for other in seeds if len(other) > place]
-            args[place] = _changed(args[place], donors[int(rng.integers(len(donors)))], rng)
-        made.append(tuple(args))
-    return made
+    made = {repr(args): args for args in seeds[:count]}
+    for _ in range(_ATTEMPTS * count if seeds else 0):
+        if len(made) >= count:
+            break
+        parents = seeds if rng.integers(2) else list(made.values())
+        args = _child(parents[int(rng.integers(len(parents)))], seeds, rng)
+        made.setdefault(repr(args), args)
+    return list(made.values())
+
+
+def _child(parent: Args, seeds: Sequence[Args], rng: np.random.Generator) -> Args:
+    args = list(parent)
+    for _ in range(rng.integers(1, _CHANGES + 1) if args else 0):
+        place = int(rng.integers(len(args)))
+        donors = [other[place] for other in seeds if len(other) > place] or [args[place]]
+        args[place] = _changed(args[place], donors[int(rng.integers(len(donors)))], rng)
+    return tuple(args)
 
 
 def _changed(value: Plain, donor: Plain, rng: np.random.Generator) -> Plain:

@@ -33,7 +33,7 @@ class Trial:
     """Every mutant of a subject, judged: the ground on which reports and repairs stand."""
 
     subject: Subject
-    """With its right programs as the sandbox runs them."""
+    """What was tried."""
     pool: Pool
     mutants: Sequence[Mutant]
     checks: Mapping[str, ProgramCheck]
@@ -68,10 +68,9 @@ def try_suite(subject: Subject, bench: Bench, *, seed: int, pool_size: int) -> T
     """
     check_references(bench.sandbox, subject.suite, subject.references)
     right = bench.judge(subject.suite, list(subject.references.values()), "right programs")
-    sources = [check.source or source for check, source in zip(right, subject.references.values(), strict=True)]
-    subject = replace(subject, references=dict(zip(subject.references, sources, strict=True)))
     pool = make_pool(subject, bench, seed=seed, count=pool_size)
-    mutants = make_mutants(subject.references, subject.probe.faults if subject.probe else {})
+    faults = subject.probe.faults if subject.probe else {}
+    mutants = make_mutants(subject.references, faults, given=subject.suite.preamble)
     checks = bench.judge(subject.suite, [mutant.source for mutant in mutants], "mutants on the suite")
     by_id = {mutant.id: check for mutant, check in zip(mutants, checks, strict=True)}
     paid = [mutant for mutant in mutants if by_id[mutant.id].verdict.status is Status.PASSED]
@@ -133,16 +132,7 @@ def _pool_suite(subject: Subject, pool: Pool) -> Suite:
         Case(id=f"pool-{i}", family="pool", args=args, expected=pool.expected[key])
         for i, (key, args) in enumerate(list(pool.inputs.items())[:_YARDSTICK])
     )
-    if not cases:
-        return subject.suite
-    return Suite(
-        task=subject.task,
-        name="pool",
-        version=1,
-        entry_point=subject.suite.entry_point,
-        cases=cases,
-        stem=subject.suite.stem,
-    )
+    return replace(subject.suite, name="pool", version=1, form="calls", cases=cases) if cases else subject.suite
 
 
 def _identity(trial: Trial, sandbox: Sandbox, *, seed: int, yardstick: str) -> Identity:
@@ -160,6 +150,7 @@ def _identity(trial: Trial, sandbox: Sandbox, *, seed: int, yardstick: str) -> I
         left_out=pool.left_out,
         seed=seed,
         yardstick=yardstick,
+        level=sandbox.level,
         walls=tuple(wall.name for wall in sandbox.walls if wall.stands),
         unconfined=sandbox.unconfined,
         limits={name: getattr(limits, name) for name in limits.__slots__},

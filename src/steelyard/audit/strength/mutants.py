@@ -29,7 +29,7 @@ class Mutant:
     """Changed lines, with - and +; for an authored one its source."""
 
 
-def make_mutants(references: Mapping[str, str], faults: Mapping[str, str]) -> list[Mutant]:
+def make_mutants(references: Mapping[str, str], faults: Mapping[str, str], *, given: str = "") -> list[Mutant]:
     """Return every distinct mutant of every reference, then the authored faults.
 
     Distinct means: no two have the same source up to local names, comments and layout, and none that of a reference.
@@ -37,14 +37,17 @@ def make_mutants(references: Mapping[str, str], faults: Mapping[str, str]) -> li
     Args:
         references: Source of right programs by name.
         faults: Source of wrong programs by name.
+        given: Source that the task puts before every program; its statements stay as they are.
     """
+    fixed = {ast.unparse(statement) for statement in ast.parse(given).body}
     seen = {normalised_source(source) for source in references.values()}
     found: list[Mutant] = []
     for name, source in references.items():
         tree = ast.parse(source)
         _drop_docstrings(tree)
+        ast.fix_missing_locations(tree)
         before = ast.unparse(tree)
-        for operator, changed in _changes(tree):
+        for operator, changed in _changes(tree, fixed):
             if _is_new(changed, seen):
                 id_ = f"{name}/{operator}/{sum(m.reference == name and m.operator == operator for m in found) + 1}"
                 diff = changed_lines(before, changed)
@@ -74,9 +77,10 @@ def _is_new(source: str, seen: set[str]) -> bool:
     return True
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _changes(tree: ast.Module, fixed: set[str]) -> Iterator[tuple[str, str]]:
     """Yield operator and source of each single change; the tree is put back after each."""
-    slots = list(_slots(tree))
+    own = [statement for statement in tree.body if ast.unparse(statement) not in fixed]
+    slots = [slot for statement in own for slot in _slots(statement)]
     for operator, function in OPERATORS.items():
         for parent, field, index, node in slots:
             for replacement in function(node):

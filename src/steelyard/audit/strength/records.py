@@ -35,6 +35,8 @@ class Identity:
     """Of the fresh inputs."""
     yardstick: str
     """The suite that measures, or the pool."""
+    level: str
+    """Level of the sandbox, A to D."""
     walls: tuple[str, ...]
     """Walls of the sandbox that stood."""
     unconfined: bool

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steelyard.audit.strength.measure import POOL, Trial, try_suite
 from steelyard.audit.strength.programs import Bench, Progress, no_progress
@@ -147,14 +147,7 @@ def _assembled(trial: Trial, kept: set[str], new: Sequence[str]) -> Suite:
     added = tuple(
         Case(id=f"repair-{key}", family="repair", args=pool.inputs[key], expected=pool.expected[key]) for key in new
     )
-    return Suite(
-        task=old.task,
-        name=old.name,
-        version=old.version + 1,
-        entry_point=old.entry_point,
-        cases=cases + added,
-        stem=old.stem,
-    )
+    return replace(old, version=old.version + 1, cases=cases + added)
 
 
 def _checked(trial: Trial, bench: Bench, suite: Suite) -> Repair:

@@ -47,8 +47,8 @@ def judge_saved(run: Path, subject: Subject, yardstick: Suite, bench: Bench) -> 
         stored = [each for each in reader.completions() if subject.prompt_id in (None, each.completion.prompt_id)]
         recorded = {
             row.completion_id: row.verdict.status is Status.PASSED
-            for row in reader.verdicts()
-            if row.judge == subject.name
+            for row in (reader.verdicts() if _same_version(reader, subject) else ())
+            if row.judge == subject.judge
         }
     if not stored:
         raise RequestError(f"{run} holds no completion for {subject.name}; name a run that has sampled some.")
@@ -63,6 +63,13 @@ def judge_saved(run: Path, subject: Subject, yardstick: Suite, bench: Bench) -> 
         rewards=len({draw.reward for draw in draws}),
         groups=_groups(draws),
     )
+
+
+def _same_version(reader: LedgerReader, subject: Subject) -> bool:
+    """Whether the run's suite of this name is this one; a run that names no hash is taken at its word."""
+    entry = reader.run().task.get("suites", {})
+    named = entry.get(subject.suite.name) if isinstance(entry, dict) else None
+    return not isinstance(named, dict) or named.get("hash") == subject.suite.hash
 
 
 def _judge(stored: Sequence[StoredCompletion], suite: Suite, yardstick: Suite, bench: Bench) -> list[_Draw]:

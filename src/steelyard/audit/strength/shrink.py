@@ -11,6 +11,10 @@ from steelyard.types import Plain
 Check = Callable[[Sequence[Args]], list[bool]]
 """Whether the programs still differ, for each of several inputs."""
 _ROUNDS = 40
+_EXACT = 2.0**50
+"""Floats below this have a fraction to shorten; infinities and nan are not below it."""
+_LOW = 11
+"""Whole numbers below this are tried in the place of any other: some mistakes show at few of them."""
 _CANDIDATES = 400
 """Inputs tried in one round."""
 
@@ -88,7 +92,8 @@ def _reduced(value: Plain) -> Iterator[Plain]:
     elif type(value) is int:
         yield from _int(value)
     elif type(value) is float:
-        yield from (0.0, 1.0, float(int(value)) if abs(value) < 2**53 else 0.0, round(value, 1), abs(value))
+        whole = abs(value) < _EXACT
+        yield from (0.0, 1.0, float(int(value)) if whole else 0.0, int(value * 10) / 10 if whole else 0.0, abs(value))
     elif isinstance(value, str):
         yield from ("".join(part) for part in _parts(value))
         yield from (value[:i] + "a" + value[i + 1 :] for i in range(min(len(value), 20)))
@@ -101,15 +106,17 @@ def _reduced(value: Plain) -> Iterator[Plain]:
 
 
 def _reduced_items(value: list[Plain] | tuple[Plain, ...]) -> Iterator[Plain]:
+    """A tuple keeps its length, which often has a meaning."""
     kind = type(value)
-    yield from (kind(part) for part in _parts(value))
+    if isinstance(value, list):
+        yield from _parts(value)
     for i, item in enumerate(value[:20]):
         for smaller in _reduced(item):
             yield kind([*value[:i], smaller, *value[i + 1 :]])
 
 
 def _int(value: int) -> Iterator[int]:
-    yield from dict.fromkeys((0, 1, value // 2, abs(value), value - 1 if value > 0 else value + 1))
+    yield from dict.fromkeys((*range(_LOW), value // 2, abs(value), value - 1 if value > 0 else value + 1))
 
 
 def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:

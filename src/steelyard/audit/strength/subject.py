@@ -29,12 +29,19 @@ class Subject:
     """The prompt that the suite belongs to, for tasks whose prompts have a suite each."""
     probe: Probe | None = None
     """The task's own generator of inputs; None where inputs are grown from those of the suite."""
+    packages: tuple[str, ...] = ()
+    """Installed packages that programs may import."""
     signatures: Mapping[str, Mapping[str, Plain]] | None = None
     """Outputs of known wrong programs, as in `Task.signatures`."""
 
     @property
     def name(self) -> str:
         """As it is written on the command line."""
+        return f"{self.task}:{self.prompt_id or self.suite.name}"
+
+    @property
+    def judge(self) -> str:
+        """Name of the suite as a judge in ledgers."""
         return f"{self.task}:{self.suite.name}"
 
 
@@ -62,8 +69,8 @@ def _from_file(task: Task, path: str) -> Subject:
     suite = read_suite(Path(path))
     if suite.task != task.name:
         raise TaskError(f"{path} holds a suite of task {suite.task}, not of {task.name}.")
-    if suite.name in task.own_suites:
-        return _own(task, suite)
+    if task.own_suites:
+        raise RequestError(f"the prompts of task {task.name} have a suite each; name a prompt id in place of {path}.")
     return _of_task(task, suite)
 
 
@@ -71,7 +78,7 @@ def _named(task: Task, name: str) -> Subject:
     if name in task.suites:
         return _of_task(task, task.suites[name])
     if name in task.own_suites:
-        return _own(task, task.own_suites[name])
+        return _own(task, name)
     names = [*task.suites, *list(task.own_suites)[:3]]
     known = ", ".join(names) if names else "none: its answers are scored by a reward function"
     raise RequestError(f"task {task.name} has no suite {name!r}; it has {known}.")
@@ -87,12 +94,17 @@ def _of_task(task: Task, suite: Suite) -> Subject:
         known=tuple(each for each in task.suites.values() if each.name != suite.name),
         yardstick=None if measures is None or measures.name == suite.name else measures,
         probe=probe,
+        packages=task.packages,
         signatures=task.signatures,
     )
 
 
-def _own(task: Task, suite: Suite) -> Subject:
-    prompt = next(key for key, each in task.own_suites.items() if each.name == suite.name or key == suite.name)
-    reference = task.references.get(prompt)
-    references = {} if reference is None else {"canonical": reference}
-    return Subject(task=task.name, suite=suite, references=references, prompt_id=prompt)
+def _own(task: Task, prompt_id: str) -> Subject:
+    reference = task.references.get(prompt_id)
+    return Subject(
+        task=task.name,
+        suite=task.own_suites[prompt_id],
+        references={} if reference is None else {"canonical": reference},
+        prompt_id=prompt_id,
+        packages=task.packages,
+    )

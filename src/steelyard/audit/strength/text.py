@@ -51,7 +51,7 @@ def _identity(report: Report) -> Iterator[str]:
     yield _row("", it.pool_origin + (f"; {it.left_out} left out" if it.left_out else ""))
     yield _row("yardstick", it.yardstick)
     yield _row("mutants", it.mutants)
-    yield _row("sandbox", "UNCONFINED" if it.unconfined else ", ".join(it.walls))
+    yield _row("sandbox", "UNCONFINED" if it.unconfined else f"level {it.level}: {', '.join(it.walls)}")
     yield _row("limits", ", ".join(f"{name} {value:g}" for name, value in it.limits.items()))
 
 
