@@ -15,6 +15,11 @@ from typing import cast
 
 from steelyard.errors import ConfigError, RewardError
 
+
+class RaisedError(RewardError):
+    """The function itself raised, as against returning something that is no reward."""
+
+
 RewardFunction = Callable[..., object]
 """Called with keywords: prompts, completions, and the data's other columns."""
 
@@ -68,7 +73,7 @@ def score(
     try:
         returned = function(**arguments)
     except (Exception, SystemExit) as error:
-        raise RewardError(
+        raise RaisedError(
             f"Reward function {name} raised {type(error).__name__}: {error}{_line(error, function)}"
         ) from error
     rewards = _as_list(returned, name, len(completions))
