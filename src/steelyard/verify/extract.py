@@ -11,6 +11,7 @@ _MAX_CUTS = 20
 _THINKING = re.compile(r"<think(?:ing)?>|</think(?:ing)?>", re.IGNORECASE)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$")
 _STATEMENT = re.compile(r"(?:def|class|import|from|async|@)\b|@|[A-Za-z_]\w*\s*(?::[^=\n]+)?=[^=]")
+_SCRIPT = re.compile(_STATEMENT.pattern + r"|(?:for|while|if|with|try)\b.*:|[A-Za-z_][\w.]*\(")
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -35,7 +36,7 @@ def extract_program(text: str, *, entry_point: str, preamble: str = "", stem: st
     if lines is None:
         return None
     first = next((line for line in lines if line.strip()), "")
-    if stem and first[:1].isspace() and not _FENCE.match(first):
+    if stem and first[:1].isspace():
         joined = _joined(stem, lines, entry_point)
         if joined is not None:
             return joined
@@ -60,7 +61,7 @@ def extract_script(text: str) -> str | None:
     if lines is None:
         return None
     if not any(map(_FENCE.match, lines)):
-        return _bare(lines, _calls)
+        return _bare(lines, _calls, start=_SCRIPT)
     return next((block for block in list(_closed_blocks(lines))[::-1] if _calls(_parse(block))), None)
 
 
@@ -116,12 +117,12 @@ def _closed_blocks(lines: list[str]) -> Iterator[str]:
             block.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
 
 
-def _bare(lines: list[str], counts: Callable[[ast.Module], bool]) -> str | None:
+def _bare(lines: list[str], counts: Callable[[ast.Module], bool], *, start: re.Pattern[str] = _STATEMENT) -> str | None:
     """Return the program in a text without fences: prose before it and after it is cut off."""
-    start = next((i for i, line in enumerate(lines) if _STATEMENT.match(line)), None)
-    if start is None:
+    first = next((i for i, line in enumerate(lines) if start.match(line)), None)
+    if first is None:
         return None
-    code = lines[start:]
+    code = lines[first:]
     for _ in range(_MAX_CUTS):
         source = "\n".join(code).rstrip() + "\n"
         tree = _parse(source)
@@ -138,7 +139,7 @@ def _joined(stem: str, lines: list[str], entry_point: str) -> str | None:
     """Return stem and rest as a program that ends with the entry point, or None where that does not make one."""
     tree = _parse(stem)
     given = _body_length(tree, entry_point)
-    starts = [i for i in range(0 if stem.endswith("\n") else 1, len(lines)) if _is_outside(lines, i)]
+    starts = [i for i in range(len(lines)) if _is_outside(lines, i)]
     for end in [*starts[:_MAX_CUTS], len(lines)]:
         source = stem + "\n".join(lines[:end]).rstrip() + "\n"
         if _body_length(_parse(source), entry_point) > given:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steelyard.verify.compare import equal
+from steelyard.verify.compare import equal, same_output
 
 NAN = math.nan
 
@@ -89,3 +89,43 @@ def test_c36_an_object_equal_to_everything_is_not_equal():
 @given(st.recursive(st.one_of(st.integers(), st.floats(), st.text(), st.booleans()), st.lists, max_leaves=8))
 def test_every_value_equals_itself(value):
     assert equal(value, value)
+
+
+@pytest.mark.parametrize(
+    ("expected", "got"),
+    [
+        ("1", "1"),
+        ("1\n", "1"),
+        ("1", "1\n"),
+        ("1 2\n3", "1 2  \n3\t\n"),
+        ("a\r\nb", "a\nb\n"),
+        ("", "\n"),
+        ("\n\n", "\n\n"),
+    ],
+)
+def test_same_output(expected, got):
+    assert same_output(expected, got)
+
+
+@pytest.mark.parametrize(
+    ("expected", "got"),
+    [
+        ("1\n2", "1\n2\n\n"),
+        ("1\n2", "1 2"),
+        ("1\n\n2", "1\n2"),
+        ("1", "\n1"),
+        ("1", " 1"),
+        ("1", "1.0"),
+        ("yes", "YES"),
+        ("1 2", "1  2"),
+        ("1", ""),
+        ("", "1"),
+        ("1", 1),
+        ("1", b"1"),
+        ("1", None),
+        ("a", "a\x0b"),
+        ("a\nb", "a\x0cb"),
+    ],
+)
+def test_not_the_same_output(expected, got):
+    assert not same_output(expected, got)

@@ -98,3 +98,20 @@ def test_a_signature_needs_every_output():
     assert not matches({"a": 1, "d": 1}, outcomes)
     with pytest.raises(TaskError, match="without inputs"):
         matches({}, outcomes)
+
+
+def test_printed_text_is_compared_as_output_and_other_values_strictly():
+    def verdict(form, printed):
+        case = Case(id="t", family="all", args=("1",), expected="2\n")
+        suite = Suite(task="same", name="main", version=1, entry_point="", cases=(case,), form=form)
+        return judge(suite, {case.key: InputOutcome(value=printed)})
+
+    assert verdict("stdin", "2  ").status is Status.PASSED
+    assert verdict("stdin", "2\n\n").status is Status.FAILED
+    assert verdict("calls", "2  ").status is Status.FAILED
+
+
+def test_c37_a_program_that_raises_does_not_pass_where_nothing_is_to_be_printed():
+    case = Case(id="t", family="all", args=("1",), expected="")
+    suite = Suite(task="same", name="main", version=1, entry_point="", cases=(case,), form="stdin")
+    assert judge(suite, {case.key: InputOutcome(fault=Status.CRASHED)}).reward == 0.0
