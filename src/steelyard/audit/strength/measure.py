@@ -105,6 +105,11 @@ def measure_strength(
     """
     bench = Bench(sandbox, progress)
     trial = try_suite(subject, bench, seed=seed, pool_size=pool_size)
+    return report_on(trial, bench, group_size=group_size, run=run)
+
+
+def report_on(trial: Trial, bench: Bench, *, group_size: int = GROUP, run: Path | None = None) -> Report:
+    """Return the report that a trial gives; arguments and errors as of `measure_strength`."""
     subject, pool = trial.subject, trial.pool
     yardstick = subject.yardstick or _pool_suite(subject, pool)
     marks = bench.judge(yardstick, [mutant.source for mutant in trial.mutants], f"mutants on {yardstick.name}")
@@ -114,7 +119,7 @@ def measure_strength(
         if check.verdict.reward is not None and mark.verdict.reward is not None
     ]
     return Report(
-        identity=_identity(trial, sandbox, seed=seed, yardstick=yardstick.name),
+        identity=_identity(trial, bench.sandbox, yardstick=yardstick.name),
         sanity=tuple(_sanity(trial, bench)),
         survivors=describe(trial.paid, subject, pool, bench),
         score=_score(trial),
@@ -135,7 +140,7 @@ def _pool_suite(subject: Subject, pool: Pool) -> Suite:
     return replace(subject.suite, name="pool", version=1, form="calls", cases=cases) if cases else subject.suite
 
 
-def _identity(trial: Trial, sandbox: Sandbox, *, seed: int, yardstick: str) -> Identity:
+def _identity(trial: Trial, sandbox: Sandbox, *, yardstick: str) -> Identity:
     suite, pool, limits = trial.subject.suite, trial.pool, sandbox.limits
     return Identity(
         suite=trial.subject.name,
@@ -148,7 +153,7 @@ def _identity(trial: Trial, sandbox: Sandbox, *, seed: int, yardstick: str) -> I
         pool_hash=pool.hash,
         pool_origin=pool.origin,
         left_out=pool.left_out,
-        seed=seed,
+        seed=pool.seed,
         yardstick=yardstick,
         level=sandbox.level,
         walls=tuple(wall.name for wall in sandbox.walls if wall.stands),

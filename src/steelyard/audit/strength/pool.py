@@ -22,6 +22,8 @@ class Pool:
     """By key."""
     left_out: int
     """Grown inputs for which the right program returned no value: taken as outside its domain."""
+    seed: int
+    """Of the fresh inputs."""
     origin: str
     """Where the inputs come from, for people."""
 
@@ -51,7 +53,7 @@ def make_pool(subject: Subject, bench: Bench, *, seed: int, count: int) -> Pool:
     else:
         kept = inputs
     expected = {key: _agreed(subject, args, answers[key]) for key, args in kept.items()}
-    return Pool(inputs=kept, expected=expected, left_out=len(inputs) - len(kept), origin=origin)
+    return Pool(inputs=kept, expected=expected, left_out=len(inputs) - len(kept), seed=seed, origin=origin)
 
 
 def agreed(outcomes: tuple[InputOutcome, ...]) -> bool:

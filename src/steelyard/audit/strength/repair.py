@@ -63,7 +63,12 @@ def repair_suite(
     """
     _check_request(subject, tests)
     bench = Bench(sandbox, progress)
-    trial = try_suite(subject, bench, seed=seed, pool_size=pool_size)
+    return repaired(try_suite(subject, bench, seed=seed, pool_size=pool_size), bench, tests=tests)
+
+
+def repaired(trial: Trial, bench: Bench, *, tests: int | None = None) -> Repair:
+    """Return the repair that a trial calls for; arguments and errors as of `repair_suite`."""
+    subject = trial.subject
     survivors = {each.mutant.id: frozenset(each.failed) for each in trial.survivors}
     candidates = _candidates(trial)
     room = len(subject.suite.cases) if tests is None else tests

@@ -61,7 +61,10 @@ def _magnitude(leaf: Plain) -> float:
 
 
 def _smaller(args: Args) -> Iterator[Args]:
-    """Yield the arguments with one step made: ranks for numbers, one number lower wherever it stands, one value smaller."""
+    """Yield the arguments with one step made: ranks for numbers, one number lower wherever it stands, one value smaller.
+
+    In order counts as smaller than out of order, so that order is left only where it matters.
+    """
     numbers = sorted({leaf for leaf in leaves(args) if type(leaf) is int})
     ranks = dict(zip(numbers, range(len(numbers)), strict=True))
     yield _tuple(_replaced(args, ranks))
@@ -110,6 +113,7 @@ def _reduced_items(value: list[Plain] | tuple[Plain, ...]) -> Iterator[Plain]:
     kind = type(value)
     if isinstance(value, list):
         yield from _parts(value)
+        yield sorted(value, key=repr)
     for i, item in enumerate(value[:20]):
         for smaller in _reduced(item):
             yield kind([*value[:i], smaller, *value[i + 1 :]])
