@@ -45,9 +45,10 @@ def judge(
     )
 
 
-def judge_no_answer(suite: Suite, *, detail: str = "no complete program that defines the entry point") -> Verdict:
+def judge_no_answer(suite: Suite) -> Verdict:
     """Return the verdict on a completion that holds no program: reward 0, nothing executed."""
     require_cases(suite)
+    detail = f"no complete program that defines {suite.entry_point!r}" if suite.entry_point else "no complete program"
     tests = {case.id: Status.NO_ANSWER for case in suite.cases}
     return Verdict(status=Status.NO_ANSWER, reward=0.0, tests=tests, expected=len(tests), detail=detail)
 
