@@ -63,6 +63,8 @@ def strength(
 
     if fail_on not in (None, "survivor"):
         raise RequestError(f"--fail-on {fail_on!r} is unknown; it takes survivor.")
+    if to is not None and not to.parent.is_dir():
+        raise RequestError(f"--to {to}: there is no directory {to.parent}. Name a file in a directory that exists.")
     subject = find_subject(suite)
     with _sandbox(subject, workers=workers, unconfined=unconfined) as sandbox, _bar() as progress:
         report = measure_strength(
@@ -98,8 +100,8 @@ def repair(
     from steelyard.tasks.suite_files import write_suite
 
     subject = find_subject(suite)
-    if to.exists() or to.suffix != ".json":
-        raise RequestError(f"--to {to}: name a .json file that does not exist yet; no version is overwritten.")
+    if to.exists() or to.suffix != ".json" or not to.parent.is_dir():
+        raise RequestError(f"--to {to}: name a .json file that does not exist yet, in a directory that does.")
     with _sandbox(subject, workers=workers, unconfined=unconfined) as sandbox, _bar() as progress:
         found = repair_suite(subject, sandbox, tests=tests, seed=seed, pool_size=pool, progress=progress)
     origin = {"suite": subject.name, "version": subject.suite.version, "hash": subject.suite.hash, "seed": seed}

@@ -30,8 +30,9 @@ def write_suite(suite: Suite, path: Path, *, made: Mapping[str, object] | None =
         for c in suite.cases
     ]
     head = {"format": FORMAT, "hash": suite.hash, "task": suite.task, "name": suite.name, "version": suite.version}
-    kind = {"entry_point": suite.entry_point, "form": suite.form, "stem": suite.stem}
-    text = json.dumps({**head, **kind, "made": dict(made or {}), "cases": rows}, indent=1, ensure_ascii=True)
+    kind = {"entry_point": suite.entry_point, "form": suite.form}
+    given = {"preamble": suite.preamble, "stem": suite.stem}
+    text = json.dumps({**head, **kind, **given, "made": dict(made or {}), "cases": rows}, indent=1, ensure_ascii=True)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text + "\n")
@@ -61,8 +62,8 @@ def read_suite(path: Path) -> Suite:
         raise TaskError(f"{path} is no suite file ({error!r}). `steelyard suite repair` writes one.") from error
     if suite.hash != promised:
         raise TaskError(
-            f"{path} says that its suite has hash {promised[:12]}…, but its cases have {suite.hash[:12]}…: it was changed "
-            "by hand. Raise `version` and write the new hash, so that runs can tell the two apart."
+            f"{path} says that its suite has hash {promised[:12]}…, but its cases have another: it was changed by hand. Raise "
+            f"`version`, so that runs can tell the two apart, and write the hash {suite.hash}."
         )
     if not suite.cases:
         raise TaskError(f"{path} has no tests, so every program would pass; give it at least one.")
@@ -139,5 +140,6 @@ def _suite(data: dict[str, object]) -> Suite:
         entry_point=str(data["entry_point"]),
         cases=cases,
         form=cast("Form", form),
+        preamble=str(data["preamble"]),
         stem=str(data["stem"]),
     )
