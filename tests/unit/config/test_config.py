@@ -116,10 +116,6 @@ def test_exactly_one_source_of_prompts():
     assert "exactly one of task.name" in refusal(task={})
 
 
-def test_own_data_needs_a_reward():
-    assert "task.data needs reward.function" in refusal(task={"data": "x.jsonl"})
-
-
 def test_unknown_variant_lists_the_choices():
     assert "dr_grpo" in refusal(objective={"variant": "grppo"})
 
