@@ -110,7 +110,7 @@ def test_c01_constant_groups_give_exactly_zero_gradient(cli, own_task):
 
 
 def test_c24_unscored_answers_take_no_step_and_are_counted(cli, own_task):
-    result = cli("train", own_task, "reward.function=reward.py:abstains")
+    result = cli("train", own_task, "reward.function=reward.py:abstains", "reward.max_unscored=1")
     assert result.code == 0, result.err
     with LedgerReader(Path(result.last_line) / "ledger.sqlite") as reader:
         row = reader.update(1)

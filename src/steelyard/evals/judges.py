@@ -26,6 +26,8 @@ class Judgement:
     """Normalised source of the extracted program; equal programs have equal text."""
     signatures: tuple[str, ...] = ()
     """Known faults whose outputs this program reproduces on every input."""
+    total: float | None = None
+    """Where the reward has parts: the sum that trains. The verdict's own reward is then the primary part alone."""
 
 
 class Judge(Protocol):
@@ -113,8 +115,8 @@ class FunctionJudge:
         rewards = score(
             self.function,
             [prompt.content for prompt in prompts],
-            [_in_the_prompts_form(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)],
-            _columns(prompts),
+            [in_the_prompts_form(prompt, completion) for prompt, completion in zip(prompts, completions, strict=True)],
+            columns_of(prompts),
         )
         return [Judgement(verdict=_verdict(reward)) for reward in rewards]
 
@@ -138,13 +140,14 @@ def _verdict(reward: float | None) -> Verdict:
     return Verdict(status=Status.PASSED if reward > 0 else Status.FAILED, reward=reward)
 
 
-def _in_the_prompts_form(prompt: Prompt, completion: Completion) -> object:
+def in_the_prompts_form(prompt: Prompt, completion: Completion) -> object:
     """A chat prompt's completion is a list of messages, as in TRL; a text prompt's is text."""
     if isinstance(prompt.content, str):
         return completion.text
     return [{"role": "assistant", "content": completion.text}]
 
 
-def _columns(prompts: Sequence[Prompt]) -> dict[str, list[object]]:
+def columns_of(prompts: Sequence[Prompt]) -> dict[str, list[object]]:
+    """The data's other columns, one entry per prompt; None where a prompt has none."""
     names = sorted({name for prompt in prompts for name in prompt.columns})
     return {name: [prompt.columns.get(name) for prompt in prompts] for name in names}

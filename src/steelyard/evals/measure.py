@@ -1,8 +1,9 @@
 """A frozen policy on held-out prompts: how often it is right, with an interval, and what its answers are like."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from steelyard.evals.intervals import NOTHING_SCORED, Interval, by_prompt
 from steelyard.evals.judges import Judge, Judgement
@@ -45,6 +46,8 @@ class Measurement:
     """Mean length of an answer in tokens."""
     truncated: int
     """Answers cut at the token limit."""
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Mean of each further part of a composed reward, and of the weighted sum, over the answers that have it."""
 
     def as_json(self) -> dict[str, object]:
         """Return plain data for the ledger."""
@@ -113,12 +116,23 @@ def _summary(judge: Judge, answers: list[list[tuple[Completion, Judgement]]], *,
             name
             for _, judgement in flat
             for name, verdict in judgement.others.items()
-            if verdict.status is Status.PASSED
+            if verdict.status is Status.PASSED and not name.startswith("reward:")
         ),
         no_answer=sum(judgement.verdict.status is Status.NO_ANSWER for _, judgement in flat),
         mean_tokens=sum(len(completion.token_ids) for completion, _ in flat) / max(1, len(flat)),
         truncated=sum(completion.finish == "length" for completion, _ in flat),
+        parts=_part_means([judgement for _, judgement in flat]),
     )
+
+
+def _part_means(judgements: Sequence[Judgement]) -> dict[str, float]:
+    """Mean reward by further judge of a composed reward."""
+    found: dict[str, list[float]] = {}
+    for judgement in judgements:
+        for name, verdict in judgement.others.items():
+            if name.startswith("reward:") and verdict.reward is not None:
+                found.setdefault(name, []).append(verdict.reward)
+    return {name: math.fsum(values) / len(values) for name, values in sorted(found.items())}
 
 
 def _value(judgement: Judgement, *, is_suite: bool) -> float:

@@ -13,7 +13,7 @@ from steelyard.types import Completion, Verdict
 
 Purpose = Literal["train", "eval"]
 AttemptKind = Literal["start", "update", "end", "interrupted"]
-EventKind = Literal["eval", "warning", "note", "early_stop", "saved", "stop"]
+EventKind = Literal["eval", "verdicts", "warning", "note", "early_stop", "saved", "stop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class EventRow:
     id: int
     """Integer key, in order of writing."""
     kind: EventKind
-    """eval (a measurement), warning, note, early_stop (of the steps on one batch), saved (weights on disk), stop."""
+    """eval (a measurement), verdicts (of an update: how many of each status), warning, note, early_stop (of the steps on one batch), saved (weights on disk), stop."""
     update_no: int
     """State at which it happened."""
     data: Mapping[str, object]

@@ -5,14 +5,14 @@ model source first; then the weights; then the prompts against the model's conte
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from steelyard.errors import ConfigError, TaskError
-from steelyard.evals.judges import FunctionJudge, Judge, OwnSuiteJudge, SuiteJudge, measuring_suites
+from steelyard.evals.judges import Judge, OwnSuiteJudge, SuiteJudge, measuring_suites
 from steelyard.evals.model_judge import ModelJudge, RewardEnsemble, check_tokenizer, read_ensemble
 from steelyard.numerics.variants import Objective
 from steelyard.rollout.engine import SamplingParams, TorchSampler
@@ -25,6 +25,7 @@ from steelyard.run.model_source import check_model, resolve_model
 from steelyard.run.own_suites import judgeable
 from steelyard.run.recipe import Recipe
 from steelyard.run.reporter import Reporter
+from steelyard.run.reward_judges import answer_judge, with_parts
 from steelyard.run.step import Parts
 from steelyard.tasks import load_task
 from steelyard.tasks.problems import SUITE
@@ -35,7 +36,6 @@ from steelyard.update.hashing import tokenizer_hash
 from steelyard.update.learner import Learner
 from steelyard.update.models import Policy, frozen_copy, load_policy
 from steelyard.verify.programs import check_references
-from steelyard.verify.reward_functions import load_reward_function
 from steelyard.verify.sandbox import Limits, Sandbox
 
 
@@ -81,7 +81,9 @@ def assemble(recipe: Recipe, *, reporter: Reporter, unconfined: bool) -> Iterato
     task = load_task(recipe.task.name, recipe.task.data, held_out=recipe.task.held_out, eval_data=recipe.task.eval_data)
     task, suite_name = with_suite_file(task, recipe.task.suite)
     check_model(recipe.model.source)
-    with _judges(recipe, task, suite_name, reporter=reporter, unconfined=unconfined) as judges:
+    with ExitStack() as stack:
+        judges = stack.enter_context(_judges(recipe, task, suite_name, reporter=reporter, unconfined=unconfined))
+        judges = _composed(recipe, judges, stack)
         directory = resolve_model(recipe.model.source, reporter=reporter)
         reporter.stage(f"loading {recipe.model.source}")
         policy = load_policy(directory)
@@ -192,10 +194,11 @@ def _judges(
     recipe: Recipe, task: Task, suite_name: str | None, *, reporter: Reporter, unconfined: bool
 ) -> Iterator[_Judges]:
     """Yield the judges of training and of measuring."""
-    if recipe.reward.function is not None:
-        judge = FunctionJudge(load_reward_function(recipe.reward.function), spec=recipe.reward.function)
-        yield _Judges(task=task, train=judge, measure=judge, sandbox_facts={})
-        return
+    with ExitStack() as stack:
+        judge = answer_judge(recipe, task, stack)
+        if judge is not None:
+            yield _Judges(task=task, train=judge, measure=judge, sandbox_facts={})
+            return
     ensemble = _ensemble(recipe)
     if ensemble is not None and not (task.suites or task.own_suites):
         model = _model_judge(recipe, ensemble, reporter, beside=None)
@@ -217,11 +220,7 @@ def _judges(
             task=task,
             train=model or by_suite,
             measure=SuiteJudge(sandbox, measuring, others=others, signatures=task.signatures),
-            sandbox_facts={
-                "unconfined": unconfined,
-                "level": sandbox.level,
-                "walls": [wall.name for wall in sandbox.walls if wall.stands],
-            },
+            sandbox_facts=_facts(sandbox),
             reward_model=model,
         )
 
@@ -244,10 +243,21 @@ def _own_suite_judges(
             task=kept,
             train=model or judge,
             measure=judge,
-            sandbox_facts={"unconfined": unconfined, "walls": [wall.name for wall in sandbox.walls if wall.stands]},
+            sandbox_facts={**_facts(sandbox), "packages": list(sandbox.packages)},
             reward_model=model,
             notes=notes,
         )
+
+
+def _facts(sandbox: Sandbox) -> dict[str, object]:
+    walls = [wall.name for wall in sandbox.walls if wall.stands]
+    return {"unconfined": sandbox.unconfined, "level": sandbox.level, "walls": walls}
+
+
+def _composed(recipe: Recipe, judges: _Judges, stack: ExitStack) -> _Judges:
+    """Add the further parts of the reward; measuring keeps to the primary judge unless it is the same."""
+    train = with_parts(recipe, judges.task, judges.train, stack)
+    return replace(judges, train=train, measure=train if judges.measure is judges.train else judges.measure)
 
 
 def _ensemble(recipe: Recipe) -> RewardEnsemble | None:
@@ -264,7 +274,9 @@ def _model_judge(recipe: Recipe, ensemble: RewardEnsemble, reporter: Reporter, *
 def _training_suite(task: Task, name: str | None) -> Suite:
     trainable = [name for name in task.suites if name != task.eval_suite]
     if not trainable:
-        raise ConfigError(f"task {task.name} has no test suite: give reward.function = 'file.py:name'.")
+        raise ConfigError(
+            f"task {task.name} has no test suite: give reward.function = 'file.py:name' or reward.verifier."
+        )
     name = name or trainable[0]
     if name == task.eval_suite:
         raise ConfigError(

@@ -77,8 +77,11 @@ class Batch:
 
     @property
     def shaped(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with the soft overlong penalty added to each reward."""
+        """The same with the further parts of the reward and the soft overlong penalty."""
         rewards_B, group_ids_B, counts_B = self.primary
+        if any(judgement.total is not None for judgement in self.judgements):
+            totals = [float("nan") if judgement.total is None else judgement.total for judgement in self.judgements]
+            rewards_B = torch.tensor(totals, dtype=torch.float64)
         if self.shaping.overlong_buffer:
             rewards_B = rewards_B + soft_overlong(
                 torch.tensor([len(completion.token_ids) for completion in self.completions]),

@@ -21,6 +21,7 @@ from steelyard.run.reporter import Reporter, Silent
 from steelyard.run.rows import run_row, update_row, verdict_rows
 from steelyard.run.step import train_step
 from steelyard.run.stopwatch import Stopwatch
+from steelyard.run.unscored import UnscoredTally, statuses
 from steelyard.types import Completion, Prompt
 from steelyard.update.hashing import parameter_hash
 from steelyard.update.models import save_policy
@@ -89,6 +90,7 @@ class Run:
         self.directory = directory
         self.hash = parameter_hash(assembly.policy.model).digest
         self.done = 0
+        self.unscored = UnscoredTally(limit=recipe.reward.max_unscored)
         self.first: Measurement | None = None
         self.last: Measurement | None = None
 
@@ -115,7 +117,6 @@ class Run:
             if stop.is_set():
                 return
             self._update(update)
-            self.done = update
             if update % self.recipe.eval.every == 0 or update == self.recipe.run.updates:
                 self.last = self._measure(update)
 
@@ -141,14 +142,19 @@ class Run:
                 "seconds": watch.seconds,
                 "slowest_verdict": {
                     "completion_id": ids[slowest],
+                    "prompt_id": outcome.completions[slowest].prompt_id,
+                    "status": outcome.judgements[slowest].verdict.status.value,
                     "seconds": outcome.judgements[slowest].verdict.seconds,
                 },
             },
         )
+        self.ledger.event("verdicts", update, {"statuses": statuses(outcome.judgements), "unscored": row.unscored})
         if outcome.stats.stopped is not None:
             self.ledger.event("early_stop", update, {"text": outcome.stats.stopped, "steps": row.optimizer_steps})
         self.hash = hash_after
         self.reporter.updated(row, seconds=sum(watch.seconds.values()))
+        self.done = update
+        self.unscored.add(update, outcome.judgements)
 
     def _measure(self, state: int) -> Measurement | None:
         samples, prompts = self.recipe.eval.samples, self.assembly.eval_prompts

@@ -6,12 +6,13 @@ the card. Reading a recipe imports neither torch nor transformers.
 
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from steelyard.config import Section, explicit_keys
 from steelyard.numerics.variants import VARIANTS, Objective, practice_of
 from steelyard.rollout.config import RolloutSection
 from steelyard.run.recipe_checks import check_recipe
+from steelyard.run.reward_recipe import RewardSection
 from steelyard.update.config import CriticSection, ModelSection, OptimizerSection, UpdateSection
 
 
@@ -37,7 +38,7 @@ class TaskSection(Section):
     """The training suite of a task judged by tests: its name, or a .json file that `steelyard suite repair` wrote; default:
     the first of the task."""
     data: str | None = None
-    """Your own rows: a JSONL or Parquet file, or a hub data set."""
+    """Your own rows: a JSONL or Parquet file, or a hub data set; or `reasoning-gym:NAME?size=500&seed=1` (extra `reasoning`)."""
     eval_data: str | None = None
     """Held-out rows; without it `held_out` of `data` is kept back."""
     held_out: float = Field(default=0.2, ge=0.0, lt=1.0)
@@ -48,35 +49,6 @@ class TaskSection(Section):
         if (self.name is None) == (self.data is None):
             raise ValueError("give exactly one of task.name (a built-in task) and task.data (your own rows)")
         return self
-
-
-class RewardSection(Section):
-    """How answers are scored when no test suite does it."""
-
-    function: str | None = None
-    """file.py:name or package.module:name, in TRL's form f(prompts, completions, **columns)."""
-    model: str | tuple[str, ...] | None = None
-    """A directory that `steelyard reward-model` made, or a list of them: one ensemble. Suites of the task judge beside it, unpaid."""
-    disagreement_penalty: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
-    """Reward = mean − this × deviation over the members of reward.model."""
-    overlong_buffer: int | None = Field(default=None, ge=0)
-    """Last tokens before the limit over which the reward falls by up to overlong_penalty; 0: off; default: as the
-    variant says (dapo: a fifth of rollout.max_new_tokens)."""
-    overlong_penalty: float = Field(default=1.0, gt=0.0, allow_inf_nan=False)
-    """What a completion at the limit loses, in reward units."""
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _directories(cls, model: object) -> object:
-        names = list(model) if isinstance(model, list | tuple) else [model]
-        if model is not None and (not names or not all(isinstance(name, str) and name for name in names)):
-            raise ValueError("name a directory, or a list of them")
-        return tuple(names) if isinstance(model, list) else model
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Every directory of `model`; empty without one."""
-        return (self.model,) if isinstance(self.model, str) else self.model or ()
 
 
 class KLSection(Section):

@@ -1,6 +1,7 @@
 """Combinations of recipe keys that have no meaning, refused before anything is loaded, each with the way out."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from steelyard.config import chosen_keys
@@ -8,6 +9,9 @@ from steelyard.numerics.variants import Objective
 
 if TYPE_CHECKING:
     from steelyard.run.recipe import Recipe
+
+REASONING = "reasoning-gym:"
+"""What task.data begins with where the rows come from that package."""
 
 
 def check_recipe(recipe: "Recipe") -> None:
@@ -22,16 +26,31 @@ def check_recipe(recipe: "Recipe") -> None:
 
 def _check_source_of_reward(recipe: "Recipe") -> None:
     task, reward = recipe.task, recipe.reward
-    if reward.function is not None and reward.model is not None:
-        raise ValueError("give reward.function or reward.model, not both: one primary reward scores an answer")
-    if task.data is not None and reward.function is None and reward.model is None:
+    named = [key for key in ("function", "verifier", "model") if getattr(reward, key) is not None]
+    if len(named) > 1:
         raise ValueError(
-            "task.data needs reward.function = 'file.py:name' or reward.model = 'directory' to score the answers"
+            f"give {' or '.join(f'reward.{key}' for key in named)}, not both: one primary reward scores an answer; "
+            "a further one is a [[reward.parts]]"
         )
-    if task.name is not None and task.suite is not None and reward.function is not None:
-        raise ValueError("give task.suite or reward.function, not both: one primary reward scores an answer")
+    if task.name is not None and task.suite is not None and named and named != ["model"]:
+        raise ValueError(f"give task.suite or reward.{named[0]}, not both: one primary reward scores an answer")
+    _check_keys_of_the_reward(recipe, named)
     if reward.disagreement_penalty and reward.model is None:
         _never_read("reward.disagreement_penalty", "there is no reward.model", "name one")
+
+
+def _check_keys_of_the_reward(recipe: "Recipe", named: Sequence[str]) -> None:
+    """Refuse keys that nothing would read."""
+    reward, written = recipe.reward, chosen_keys(recipe)
+    verifiers = {reward.verifier, *(part.verifier for part in reward.parts)} - {None}
+    if "reward.answer_column" in written and not verifiers & {"maths", "number", "closeness"}:
+        _never_read("reward.answer_column", "there is no verifier", "set reward.verifier")
+    if "reward.width" in written and "closeness" not in verifiers:
+        _never_read("reward.width", "nothing is paid by closeness", "use reward.verifier = 'closeness'")
+    if "reward.seconds" in written and "function" not in named and all(part.function is None for part in reward.parts):
+        _never_read("reward.seconds", "there is no reward function", "set reward.function")
+    if "reward.weight" in written and not reward.parts:
+        _never_read("reward.weight", "there are no reward.parts", "add one; a single reward keeps its scale")
 
 
 def _check_baseline(recipe: "Recipe", objective: Objective) -> None:

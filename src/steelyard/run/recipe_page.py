@@ -35,15 +35,24 @@ def _tables(model: type[Section], prefix: str = "") -> list[str]:
     tables: list[str] = []
     for name, field in model.model_fields.items():
         annotation = field.annotation
+        several = next((item for item in get_args(annotation) if _is_section(item)), None)
+        if several is not None:
+            tables += _tables(several, f"[{prefix}{name}].")
         if isinstance(annotation, type) and issubclass(annotation, Section):
             tables += _tables(annotation, f"{prefix}{name}.")
         else:
             meaning = " ".join(str(field.description).split())
-            rows.append(f"| `{prefix}{name}` | {_kind(annotation)} | {_default(field)} | {meaning} |")
+            rows.append(
+                f"| `{prefix.replace('[', '').replace(']', '')}{name}` | {_kind(annotation)} | {_default(field)} | {meaning} |"
+            )
     if not rows:
         return tables
     head = [f"### [{prefix.rstrip('.')}]\n", "| key | type | default | meaning |", "|---|---|---|---|"]
     return ["\n".join([*head, *rows]) + "\n", *tables]
+
+
+def _is_section(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
 def _kind(annotation: object) -> str:
@@ -51,6 +60,8 @@ def _kind(annotation: object) -> str:
         return "[float, float]"
     if annotation == tuple[str, ...]:
         return "[str, …]"
+    if any(_is_section(item) for item in get_args(annotation)):
+        return "tables"
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{option}`" for option in get_args(annotation))
     options = [option for option in get_args(annotation) if option is not type(None)]

@@ -66,7 +66,18 @@ def _practice(recipe: Recipe) -> dict[str, object]:
         "overlong_buffer": recipe.overlong_buffer,
         "overlong_penalty": recipe.reward.overlong_penalty if recipe.overlong_buffer else None,
         "truncated": recipe.update.truncated,
+        "reward_parts": _parts(recipe),
     }
+
+
+def _parts(recipe: Recipe) -> dict[str, object] | None:
+    """The terms of a composed reward with their weights, the primary one first."""
+    if not recipe.reward.parts:
+        return None
+    further = {
+        part.name: {"source": part.function or part.verifier, "weight": part.weight} for part in recipe.reward.parts
+    }
+    return {"primary": {"weight": recipe.reward.weight}, **further}
 
 
 def _machine(threads: int) -> dict[str, object]:

@@ -9,6 +9,7 @@ from steelyard.tasks.blind_spots import SPOTS
 from steelyard.tasks.booking import booking_task
 from steelyard.tasks.files import file_task
 from steelyard.tasks.packaged import humaneval_task
+from steelyard.tasks.reasoning import PREFIX, reasoning_task
 from steelyard.types import Task
 
 BUILT_IN: Mapping[str, Callable[[], Task]] = {
@@ -29,7 +30,8 @@ def load_task(
     Args:
         name: A built-in task. `booking` and `arithmetic` bring their own held-out prompts; `humaneval` needs the extra
             of that name.
-        data: A .jsonl, .jsonl.gz or .parquet file, or a hub data set. Give exactly one of `name` and `data`.
+        data: A .jsonl, .jsonl.gz or .parquet file, a hub data set, or `reasoning-gym:NAME?size=500`. Give exactly one of
+            `name` and `data`.
         held_out: Share of the prompts of `data` or `humaneval` to hold out, in [0, 1).
         eval_data: Rows to measure on, instead of a share of `data`.
 
@@ -37,6 +39,8 @@ def load_task(
         TaskError: If there is no such task, or its rows cannot be used.
     """
     if data is not None and name is None:
+        if data.startswith(PREFIX):
+            return reasoning_task(data, held_out=held_out, eval_data=eval_data)
         return file_task(data, held_out=held_out, eval_data=eval_data)
     if name is None or data is not None:
         raise TaskError("give exactly one of task.name (a built-in task) and task.data (your own rows).")
