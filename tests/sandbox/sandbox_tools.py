@@ -65,6 +65,11 @@ def descendants(root: int) -> dict[int, str]:
         found |= more
 
 
+def children(parent: int) -> list[int]:
+    """Process ids directly below `parent`."""
+    return [pid for pid in descendants(parent) if (stat := _stat(str(pid))) is not None and stat[0] == parent]
+
+
 def alive(pids: Iterable[int]) -> set[int]:
     return {pid for pid in pids if (stat := _stat(str(pid))) is not None and stat[1] != "Z"}
 

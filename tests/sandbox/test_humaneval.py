@@ -128,6 +128,13 @@ def test_wrong_answers_lose_the_tests_that_they_fail(with_numpy, tmp_path, form,
     assert check.verdict.reward == sum(status == "passed" for status in statuses.values()) / len(statuses)
 
 
+def test_a_whole_function_may_use_what_the_prompt_defines(sandbox, tmp_path):
+    task = own([DOUBLE], tmp_path)
+    answer = "Sure:\n```python\nfrom __future__ import annotations\n\ndef double(items: List[int]) -> List[int]:\n    return [shift(n) + n - 1 for n in items]\n```"  # fmt: skip
+    (check,) = OwnSuiteVerifier(sandbox, task.own_suites).check([("a", "Own/double", answer)])
+    assert check.verdict.reward == 1.0
+
+
 def test_any_root_of_the_polynomial_is_right(sandbox, tmp_path):
     task = own(HUMANEVAL_PLUS[2:], tmp_path)
     answers = [("other root", "    return 2 if len(xs) == 2 else -1.0\n"), ("no root", "    return 2.0\n")]

@@ -47,12 +47,12 @@ class Server:
     """One supervisor process with its zygote; runs one program at a time."""
 
     def __init__(self, limits: Limits, wanted: Iterable[str], packages: Sequence[str] = ()) -> None:
+        folders = [[name, _folder_of(name)] for name in packages]
         self.socket, theirs = socket.socketpair()
         self.buffer = bytearray()
         self.wanted = frozenset(wanted)
         self.level = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill
-        folders = [[name, _folder_of(name)] for name in packages]
         settings = json.dumps({"limits": _numbers(limits), "walls": sorted(self.wanted), "packages": folders})
         arguments = ["-c", _BOOT, str(INSIDE), str(theirs.fileno()), str(os.getpid()), settings]
         # One thread: a package's thread pool would need more processes than a program may have.
