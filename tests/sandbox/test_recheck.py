@@ -3,7 +3,8 @@
 import pytest
 from sandbox_tools import DOUBLE, suite_of
 
-from steelyard.types import Status
+from steelyard.evals.judges import SuiteJudge
+from steelyard.types import Completion, Prompt, Status
 from steelyard.verify.programs import ProgramVerifier
 from steelyard.verify.recheck import Rechecker
 from steelyard.verify.sandbox.attacks.attack import HONEST
@@ -52,3 +53,22 @@ def test_a_program_is_run_a_second_time_once_only(sandbox):
     checks = verifier.check([("a", HONEST)])
     first = rechecker.look(checks)
     assert rechecker.look(checks)[checks[0].source] is first[checks[0].source]
+
+
+def test_the_second_verdict_stands_beside_the_first_and_pays_nothing(sandbox):
+    judge = SuiteJudge(sandbox, DOUBLE, recheck=1.0)
+    prompt = Prompt(id="p", content="Double it.")
+    completions = [
+        Completion(
+            prompt_id="p", group_id="p/0", sample=n, policy_version=0, prompt_ids=(1,), token_ids=(2,), logprobs=(-1.0,),
+            text=f"```python\n{source}```", finish="stop",
+        )
+        for n, source in enumerate([HONEST, REMEMBERING[0].source])
+    ]  # fmt: skip
+    honest, remembering = judge.check([prompt] * 2, completions)
+    assert [honest.verdict.reward, remembering.verdict.reward] == [1.0, 1.0]
+    assert list(honest.others) == list(remembering.others) == ["double:main/recheck"]
+    assert honest.others["double:main/recheck"].reward == 1.0
+    assert remembering.others["double:main/recheck"].reward < 1.0
+    assert honest.notes == ()
+    assert remembering.notes[0].startswith("a program keeps state: ")

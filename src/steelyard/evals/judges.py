@@ -9,7 +9,8 @@ import numpy as np
 from steelyard.types import Completion, Plain, Prompt, Status, Suite, Task, Verdict
 from steelyard.verify.extract import normalised_source
 from steelyard.verify.judge import matches
-from steelyard.verify.programs import OwnSuiteVerifier, ProgramVerifier
+from steelyard.verify.programs import OwnSuiteVerifier, ProgramCheck, ProgramVerifier
+from steelyard.verify.recheck import Recheck, Rechecker
 from steelyard.verify.reward_functions import RewardFunction, score
 from steelyard.verify.sandbox import Sandbox
 
@@ -26,6 +27,8 @@ class Judgement:
     """Normalised source of the extracted program; equal programs have equal text."""
     signatures: tuple[str, ...] = ()
     """Known faults whose outputs this program reproduces on every input."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of it."""
     total: float | None = None
     """Where the reward has parts: the sum that trains. The verdict's own reward is then the primary part alone."""
 
@@ -55,27 +58,35 @@ class SuiteJudge:
         *,
         others: Sequence[Suite] = (),
         signatures: Mapping[str, Mapping[str, Plain]] | None = None,
+        recheck: float = 0.0,
     ) -> None:
-        """Judge by `suite`; `others` and fault `signatures` are read off the same run of each program."""
+        """Judge by `suite`; `others` and fault `signatures` are read off the same run of each program.
+
+        `recheck` is the share of the distinct programs that run again, a process per input, in another order.
+        """
         self.name = suite_name(suite)
         self.verifier = ProgramVerifier(sandbox, suite, extra_suites=tuple(others))
+        self.rechecker = Rechecker(sandbox, self.verifier.plan, share=recheck)
         self.signatures = dict(signatures or {})
 
     def check(self, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Judgement]:
         """Extract and run every program once, then judge its outputs."""
         answers = [(str(index), completion.text) for index, completion in enumerate(completions)]
-        judgements: list[Judgement] = []
-        for check in self.verifier.check(answers):
-            found = [name for name, outputs in self.signatures.items() if matches(outputs, check.outcomes)]
-            judgements.append(
-                Judgement(
-                    verdict=check.verdict,
-                    others={f"{self.name.split(':')[0]}:{name}": verdict for name, verdict in check.extra.items()},
-                    program=None if check.source is None else normalised_source(check.source),
-                    signatures=tuple(found),
-                )
-            )
-        return judgements
+        checks = self.verifier.check(answers)
+        again = self.rechecker.look(checks)
+        return [self._judgement(check, None if check.source is None else again.get(check.source)) for check in checks]
+
+    def _judgement(self, check: ProgramCheck, again: Recheck | None) -> Judgement:
+        others = {f"{self.name.split(':')[0]}:{name}": verdict for name, verdict in check.extra.items()}
+        if again is not None:
+            others[f"{self.name}/recheck"] = again.verdict
+        return Judgement(
+            verdict=check.verdict,
+            others=others,
+            program=None if check.source is None else normalised_source(check.source),
+            signatures=tuple(name for name, outputs in self.signatures.items() if matches(outputs, check.outcomes)),
+            notes=(f"a program {again.verdict.detail}.",) if again is not None and again.keeps_state else (),
+        )
 
 
 class OwnSuiteJudge:

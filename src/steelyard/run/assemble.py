@@ -214,7 +214,7 @@ def _judges(
         for each in task.suites.values():
             check_references(sandbox, each, task.references)
         measuring, others = measuring_suites(task)
-        by_suite = SuiteJudge(sandbox, suite)
+        by_suite = SuiteJudge(sandbox, suite, recheck=recipe.task.recheck)
         model = None if ensemble is None else _model_judge(recipe, ensemble, reporter, beside=by_suite)
         yield _Judges(
             task=task,

@@ -151,6 +151,9 @@ class Run:
         self.ledger.event("verdicts", update, {"statuses": statuses(outcome.judgements), "unscored": row.unscored})
         if outcome.stats.stopped is not None:
             self.ledger.event("early_stop", update, {"text": outcome.stats.stopped, "steps": row.optimizer_steps})
+        for text in sorted({text for judgement in outcome.judgements for text in judgement.notes}):
+            self.ledger.event("note", update, {"text": text})
+            self.reporter.note(f"update {update}: {text}")
         self.hash = hash_after
         self.reporter.updated(row, seconds=sum(watch.seconds.values()))
         self.done = update

@@ -33,7 +33,7 @@ class TaskSection(Section):
     """Where the prompts come from, and the suite that rewards."""
 
     name: str | None = None
-    """A built-in task: booking, arithmetic."""
+    """A built-in task: booking, arithmetic, humaneval."""
     suite: str | None = None
     """The training suite of a task judged by tests: its name, or a .json file that `steelyard suite repair` wrote; default:
     the first of the task."""
@@ -43,6 +43,8 @@ class TaskSection(Section):
     """Held-out rows; without it `held_out` of `data` is kept back."""
     held_out: float = Field(default=0.2, ge=0.0, lt=1.0)
     """Share of `data` kept back for measuring, chosen by a hash of the prompt id."""
+    recheck: float = Field(default=0.02, ge=0.0, le=1.0)
+    """Share of the distinct programs that run again, a process per input in another order; one that keeps state is reported."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

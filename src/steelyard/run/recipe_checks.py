@@ -34,6 +34,8 @@ def _check_source_of_reward(recipe: "Recipe") -> None:
         )
     if task.name is not None and task.suite is not None and named and named != ["model"]:
         raise ValueError(f"give task.suite or reward.{named[0]}, not both: one primary reward scores an answer")
+    if "task.recheck" in chosen_keys(recipe) and named and named != ["model"]:
+        _never_read("task.recheck", f"reward.{named[0]} runs no programs", "score by task.suite")
     _check_keys_of_the_reward(recipe, named)
     if reward.disagreement_penalty and reward.model is None:
         _never_read("reward.disagreement_penalty", "there is no reward.model", "name one")
