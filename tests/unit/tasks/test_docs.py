@@ -10,6 +10,7 @@ from steelyard.errors import TaskError
 from steelyard.tasks import load_task
 from steelyard.tasks.booking import booking_task, faults
 from steelyard.tasks.booking.patterns import shares_endpoint
+from steelyard.tasks.formats import FORMATS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tasks.md").read_text(encoding="utf-8")
 
@@ -53,3 +54,16 @@ def test_the_example_message_is_the_message(tmp_path, monkeypatch):
     with pytest.raises(TaskError) as caught:
         load_task(data="my.jsonl")
     assert f"```\n{caught.value}\n```" in PAGE
+
+
+def test_the_example_problem_loads_in_the_format_that_the_table_names(tmp_path):
+    (block,) = re.findall(r"```jsonl\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "own.jsonl").write_text(block, encoding="utf-8")
+    assert load_task(data=str(tmp_path / "own.jsonl"), held_out=0).own_suites["Own/1"].entry_point == "double"
+    columns = {
+        frozenset(re.findall(r"`(\w+)`", line.split("|")[2])) for line in PAGE.splitlines() if "`task_id`" in line
+    }
+    shown = {
+        each.columns for name, each in FORMATS.items() if name not in ("HumanEval+ (EvalPlus)", "MBPP+ (EvalPlus)")
+    }
+    assert shown <= columns
