@@ -36,6 +36,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_that_pages_show_exist(page):
     known = {command.callback.__name__.replace("_", "-") for command in app.registered_commands}
+    known |= {group.name for group in app.registered_groups}
     for line in re.findall(r"^steelyard ([a-z-]+)", page.read_text(), flags=re.MULTILINE):
         assert line in known, line
 
