@@ -7,6 +7,7 @@ unchanged parameters (nothing moved). A zero loss is none of them.
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from steelyard.errors import RequestError
 from steelyard.ledger.reader import LedgerReader
@@ -247,7 +248,10 @@ def _about_members(row: UpdateRow, members: Sequence[Member]) -> list[str]:
             "scores left out the others (marked `out` above)."
         )
     if row.unscored:
-        lines.append(f"{row.unscored} answers could not be judged; they are in no baseline and not in the loss.")
+        reasons = [member.verdicts[0].verdict.detail for member in members if not member.verdicts[0].verdict.scored]
+        first = f" The first: {reasons[0]}." if reasons and reasons[0] else ""
+        lines.append(f"{row.unscored} answers could not be judged; they are in no baseline and not in the loss.{first}")
+    lines += _about_parts(members)
     if row.truncated_share == 1.0:
         lines.append("Every answer was cut at the token limit; rollout.max_new_tokens may be too small.")
     if row.clip_share_low or row.clip_share_high:
@@ -262,3 +266,19 @@ def _about_members(row: UpdateRow, members: Sequence[Member]) -> list[str]:
     full = sum(member.verdicts[0].verdict.status is Status.PASSED for member in members)
     lines.append(f"{full} of {len(members)} answers got full marks; mean reward {_number(row.reward_mean)}.")
     return lines
+
+
+def _about_parts(members: Sequence[Member]) -> list[str]:
+    """Name the terms of a composed reward; the rewards in the table are those of the primary one."""
+    parts: dict[str, list[float]] = {}
+    for member in members:
+        for row in member.verdicts:
+            if row.judge.startswith("reward:") and not row.is_primary and row.verdict.reward is not None:
+                parts.setdefault(row.judge, []).append(row.verdict.reward)
+    total = parts.pop("reward:total", None)
+    if total is None:
+        return []
+    means = ", ".join(f"{name.removeprefix('reward:part:')} {fmean(values):+.4g}" for name, values in parts.items())
+    return [
+        f"The reward above is the primary part. A weighted sum trains, mean {fmean(total):.4g}; further parts: {means}."
+    ]

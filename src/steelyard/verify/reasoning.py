@@ -87,10 +87,16 @@ def setup() -> Callable[[tuple[str, str]], float]:
 
 
 def _score(request: tuple[str, str]) -> float:
+    """Score an answer; one that the rule cannot read earns 0, provided that the rule can read the right one."""
     problem, answer = request
     row = json.loads(problem)
     data = _data(row["name"], json.dumps(row["config"], sort_keys=True))
-    return float(data.score_answer(answer=answer, entry=data[row["index"]]))
+    entry = data[row["index"]]
+    try:
+        return float(data.score_answer(answer=answer, entry=entry))
+    except (Exception, SystemExit):  # noqa: BLE001 - whatever an answer makes the rule do
+        data.score_answer(answer=entry["answer"], entry=entry)  # raises where the rule, not the answer, is at fault
+        return 0.0
 
 
 @functools.lru_cache(maxsize=16)

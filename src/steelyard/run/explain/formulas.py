@@ -103,6 +103,9 @@ def _critic(recipe: Recipe, objective: Objective, total: str) -> list[str]:
 def _rewards(recipe: Recipe, objective: Objective) -> list[str]:
     """What stands between the judge's score and the advantage."""
     lines: list[str] = []
+    if recipe.reward.parts:
+        terms = "".join(f" {part.weight:+g}·{part.name}_i" for part in recipe.reward.parts).replace("-", "−")
+        lines.append(f"score_i = {recipe.reward.weight:g}·primary_i{terms}; a further part that abstains adds nothing")
     if objective.kl_placement == "reward":
         kind = KL_IN_REWARD[objective.kl_estimator or ""]
         beta = f"{objective.kl_coef:g}"

@@ -148,11 +148,11 @@ def _advantage(said: Translation) -> None:
     if aggregation == "normalize_then_sum":
         said.differs.append(
             "multi_objective_aggregation = normalize_then_sum standardises each reward function within its group, adds "
-            "them up with reward_weights, and standardises the sum over the batch. A recipe has one reward."
+            "them up with reward_weights, and standardises the sum over the batch. [[reward.parts]] are added up as they are."
         )
     if said.raw("reward_weights") is not None:
         said.differs.append(
-            f"reward_weights = {said.raw('reward_weights')}: add up your functions with these weights in reward.function."
+            f"reward_weights = {said.raw('reward_weights')}: name the first function in reward.function, the others in [[reward.parts]]."
         )
 
 
