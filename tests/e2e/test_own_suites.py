@@ -72,6 +72,7 @@ def test_each_answer_is_judged_by_its_prompts_tests_and_the_card_names_them_once
         assert {(row.judge, row.is_primary, row.verdict.expected) for row in verdicts} == {("train:tests", True, 1)}
         assert all(set(row.verdict.tests) == {"check"} for row in verdicts)
         assert reader.damaged() == []
+    assert cli("why", run, "--update", 1).code == 0
     assert len(judged) == 3
     assert "Own/last" in judged
 

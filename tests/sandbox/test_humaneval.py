@@ -217,6 +217,23 @@ def test_one_call_judges_each_answer_by_its_own_prompt(sandbox, tmp_path):
     assert [check.verdict.reward for check in checks] == [1, 0, 0, 0, 1, 0, 0, 0, 1]
 
 
+@pytest.mark.parametrize("name", ["candidate", "check", "harness", "frames", "wire", "send", "load", "call", "main", "test", "jail", "program", "print", "Program"])  # fmt: skip
+def test_an_entry_point_may_have_the_name_of_anything_in_the_harness(sandbox, tmp_path, name):
+    row = {
+        "task_id": "Own/name",
+        "prompt": f"def {name}(x):\n",
+        "entry_point": name,
+        "canonical_solution": "    return 2 * x\n",
+        "test": "def check(candidate):\n    assert candidate(2) == 4\n",
+    }
+    task = own([row], tmp_path)
+    assert check_own_references(sandbox, task.own_suites, task.references) == {}
+    calls = Suite(
+        task="a", name="a", version=1, entry_point=name, cases=(Case(id="t", family="f", args=(2,), expected=4),)
+    )
+    assert ProgramVerifier(sandbox, calls).check([("a", task.references["Own/name"])])[0].verdict.reward == 1.0
+
+
 def test_scripts_read_a_text_and_print_one(sandbox):
     cases = [Case(id=f"t{i}", family="all", args=(given,), expected=out) for i, (given, out) in enumerate([("1\n2\n", "3\n"), ("5\n-5\n", "0\n"), ("", "")])]  # fmt: skip
     suite = Suite(task="sum", name="main", version=1, entry_point="", cases=tuple(cases), form="stdin")
