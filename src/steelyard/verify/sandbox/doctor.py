@@ -74,7 +74,8 @@ class Diagnosis:
     @property
     def refusal(self) -> SandboxUnavailable | None:
         """At level D, the error with the fixes."""
-        return servers.refuse([servers.missing(self.walls) or list(self.walls)[:1]]) if self.level == "D" else None
+        missing = [[wall] for wall in servers.missing(self.walls)]
+        return servers.refuse(missing) if self.level == "D" else None
 
 
 def examine(

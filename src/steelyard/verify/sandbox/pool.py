@@ -254,20 +254,21 @@ class _Round:
 def probe() -> tuple[str, list[Wall]]:
     """Find out the level of this machine, and which walls stand at it; D where too few can be raised.
 
-    The walls after a missing one are not tried. At level D the walls are those of the first, best attempt.
+    A wall that does not stand says why, and what to change; those after a missing one are not tried.
     """
     problem = servers.machine_problem()
     if problem:
         return "D", [Wall(name=name, stands=False, why=problem) for name in walls.NAMES]
-    best: list[Wall] = []
+    level, found, missing = "D", list[Wall](), dict[str, Wall]()
     for wanted in servers.ladder():
         server, found = servers.started(Limits(), wanted)
         server.kill()
-        if not servers.missing(found):
-            reasons = {wall.name: wall for wall in best if not wall.stands}
-            return server.level, [reasons.get(wall.name, wall) if wall.name not in wanted else wall for wall in found]
-        best = best or found
-    return "D", best
+        lacking = servers.missing(found)
+        if not lacking:
+            level = server.level
+            break
+        missing |= {wall.name: wall for wall in lacking}
+    return level, [wall if wall.stands else missing.get(wall.name, wall) for wall in found]
 
 
 def _shut_down(pool: list[Server], owner: int) -> None:
