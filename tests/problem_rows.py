@@ -105,6 +105,7 @@ MBPP_SANITIZED = [
 MBPP_PLUS_HUB = [
     {**MBPP_SANITIZED[0], "test": "import numpy as np\n[]\n" + _HUB_TEST + "inputs = [[1], [3]]\nresults = [3.14159265, 28.27433388]\nfor i, (inp, exp) in enumerate(zip(inputs, results)):\n    assertion(area(*inp), exp, 0)\n"}
 ]  # fmt: skip
+_OWN_MBPP = {"atol": 0, "contract": "", "assertion": "assert True"}
 MBPP_PLUS = [
     {
         "task_id": "Mbpp/9001",
@@ -113,10 +114,44 @@ MBPP_PLUS = [
         "canonical_solution": AREA["code"],
         "base_input": [[1]],
         "plus_input": [[3]],
-        "atol": 0,
-        "contract": "",
-        "assertion": "assert area(0) == 0",
     }
+    | _OWN_MBPP,
+    {
+        "task_id": "Mbpp/2",
+        "prompt": '"""\nWrite a function to find what two tuples share.\n"""\n',
+        "entry_point": "similar_elements",
+        "canonical_solution": "def similar_elements(a, b):\n    return tuple(x for x in a if x in b)\n",
+        "base_input": [[[3, 4], [5, 4, 3]]],
+        "plus_input": [[[1], [2]]],
+    }
+    | _OWN_MBPP,
+    {
+        "task_id": "Mbpp/9003",
+        "prompt": '"""\nWrite a function that matches an a before a b.\n"""\n',
+        "entry_point": "text_starta_endb",
+        "canonical_solution": "import re\ndef text_starta_endb(text):\n    return 'found' if re.search('a.*b$', text) else None\n",
+        "base_input": [["aabb"]],
+        "plus_input": [["b"]],
+    }
+    | _OWN_MBPP,
+    {
+        "task_id": "Mbpp/9004",
+        "prompt": '"""\nWrite a function that sums the distances of the digits.\n"""\n',
+        "entry_point": "digit_distance_nums",
+        "canonical_solution": "def digit_distance_nums(a, b):\n    return sum(map(int, str(abs(a - b))))\n",
+        "base_input": [[23, 56]],
+        "plus_input": [[100, 9]],
+    }
+    | _OWN_MBPP,
+    {
+        "task_id": "Mbpp/9005",
+        "prompt": '"""\nWrite a function to find the surface of a square pyramid.\n"""\n',
+        "entry_point": "surface_Area",
+        "canonical_solution": "def surface_Area(b, s):\n    return 2 * b * s + b * b\n",
+        "base_input": [[3, 4]],
+        "plus_input": [],
+    }
+    | _OWN_MBPP,
 ]
 
 FORMS = {
@@ -126,6 +161,7 @@ FORMS = {
     "mbpp": MBPP,
     "mbpp sanitized": MBPP_SANITIZED,
     "mbpp+ hub": MBPP_PLUS_HUB,
+    "mbpp+": MBPP_PLUS,
 }
 """All that are read, by name."""
 

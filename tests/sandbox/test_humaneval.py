@@ -135,6 +135,27 @@ def test_a_whole_function_may_use_what_the_prompt_defines(sandbox, tmp_path):
     assert check.verdict.reward == 1.0
 
 
+@pytest.mark.parametrize(
+    ("id_", "answer", "letters"),
+    [
+        ("Mbpp/2", "def similar_elements(a, b):\n    assert type(a) is type(b) is tuple\n    return [4, 3, 3] if 3 in a else ()", "pp"),
+        ("Mbpp/2", "def similar_elements(a, b):\n    return a", "pf"),
+        ("Mbpp/9003", "def text_starta_endb(text):\n    return 'yes' if 'a' in text else None", "pp"),
+        ("Mbpp/9003", "def text_starta_endb(text):\n    return 'a' in text", "pp"),
+        ("Mbpp/9003", "def text_starta_endb(text):\n    return 'never'", "pf"),
+        ("Mbpp/9003", "def text_starta_endb(text):\n    return 'b' in text", "pf"),
+        ("Mbpp/9004", "def digit_distance_nums(a, b):\n    return sum(abs(int(x) - int(y)) for x, y in zip(f'{a:03}', f'{b:03}'))", "pp"),
+        ("Mbpp/9004", "def digit_distance_nums(a, b):\n    return abs(a - b)", "ff"),
+        ("Mbpp/9005", "def surface_Area(b, h):\n    return round(b * b + 2 * b * ((b / 2) ** 2 + h * h) ** 0.5)", "p"),
+        ("Mbpp/9005", "def surface_Area(b, h):\n    return b * b", "f"),
+    ],
+)  # fmt: skip
+def test_problems_of_mbpp_plus_with_a_rule_of_their_own(sandbox, tmp_path, id_, answer, letters):
+    task = own(FORMS["mbpp+"], tmp_path)
+    (check,) = OwnSuiteVerifier(sandbox, task.own_suites).check([("a", id_, answer)])
+    assert "".join(status.value[0] for status in check.verdict.tests.values()) == letters
+
+
 def test_any_root_of_the_polynomial_is_right(sandbox, tmp_path):
     task = own(HUMANEVAL_PLUS[2:], tmp_path)
     answers = [("other root", "    return 2 if len(xs) == 2 else -1.0\n"), ("no root", "    return 2.0\n")]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from steelyard.errors import TaskError
-from steelyard.tasks import humaneval, mbpp
+from steelyard.tasks import humaneval, mbpp, mbpp_plus
 from steelyard.tasks.problems import Problem
 from steelyard.tasks.sources import Row
 
@@ -29,8 +29,10 @@ FORMATS: Mapping[str, Format] = {
         read=humaneval.humaneval_problem,
     ),
     "MBPP+ (EvalPlus)": Format(
-        columns=frozenset({"task_id", "prompt", "canonical_solution", "entry_point", "base_input", "assertion"}),
-        read=mbpp.plus_inputs_problem,
+        columns=frozenset(
+            {"task_id", "prompt", "canonical_solution", "entry_point", "base_input", "plus_input", "assertion"}
+        ),
+        read=mbpp_plus.mbpp_plus_problem,
     ),
     "HumanEval+ (EvalPlus)": Format(
         columns=frozenset({"task_id", "prompt", "canonical_solution", "entry_point", "base_input", "plus_input"}),

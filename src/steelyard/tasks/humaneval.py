@@ -1,20 +1,15 @@
 """HumanEval and HumanEval+: a function's head and docstring to complete, judged by the data set's own test code."""
 
 import ast
-import logging
-from collections.abc import Sequence
 
 from steelyard.errors import TaskError
+from steelyard.tasks.differential import EQUAL, differential_tests, inputs_of
 from steelyard.tasks.problems import SUITE, Problem, functions_of, parsed, prompt_of, text_of
-from steelyard.tasks.sources import Row, short
+from steelyard.tasks.sources import Row
 from steelyard.types import Case, Suite
 
-CHUNK = 100
-"""Inputs of HumanEval+ in one test, which has the time limit of one input."""
-ROOT_FINDER = "find_zero"
+ROOT = "abs(poly(*arguments, got)) <= tolerance"
 """HumanEval/32: any root of the polynomial is right, so its value is looked at, not the root's."""
-
-_log = logging.getLogger(__name__)
 
 
 def humaneval_problem(row: Row, *, task: str) -> Problem:
@@ -26,25 +21,12 @@ def humaneval_problem(row: Row, *, task: str) -> Problem:
 
 
 def plus_problem(row: Row, *, task: str) -> Problem:
-    """Return the problem in a row of HumanEval+ in EvalPlus's own form: inputs, and a solution that has the outputs.
-
-    The outputs are not in the file. The test code, which runs in the judge's process in the sandbox, calls the solution for
-    them. `base_input` and `plus_input` become tests of at most 100 inputs each; a plus input that is also a base input
-    is left out.
-    """
-    base, plus = (_inputs(row, column) for column in ("base_input", "plus_input"))
-    known = {repr(arguments) for arguments in base}
-    extra = [arguments for arguments in plus if repr(arguments) not in known]
-    if len(extra) < len(plus):
-        _log.warning(
-            "%s: %d of %d plus inputs are base inputs too; left out.", row.where, len(plus) - len(extra), len(plus)
-        )
-    chunks = {
-        f"{family}-{start // CHUNK}": inputs[start : start + CHUNK]
-        for family, inputs in (("base", base), ("plus", extra))
-        for start in range(0, len(inputs), CHUNK)
-    }
-    return _problem(row, task, {name: _differential_test(row, inputs) for name, inputs in chunks.items()})
+    """Return the problem in a row of HumanEval+ in EvalPlus's own form: inputs, and a solution that has the outputs."""
+    entry_point = text_of(row, "entry_point")
+    solution = text_of(row, "prompt") + text_of(row, "canonical_solution")
+    inputs = (inputs_of(row, "base_input"), inputs_of(row, "plus_input"))
+    rule = ROOT if entry_point == "find_zero" else EQUAL
+    return _problem(row, task, differential_tests(row, *inputs, solution=solution, entry_point=entry_point, rule=rule))
 
 
 def _problem(row: Row, task: str, tests: dict[str, str]) -> Problem:
@@ -88,57 +70,3 @@ def _preamble(row: Row, stem: str, entry_point: str) -> str:
         )
     first = min([last.lineno, *(decorator.lineno for decorator in last.decorator_list)])
     return "".join(line + "\n" for line in stem.split("\n")[: first - 1]).lstrip("\n")
-
-
-def _inputs(row: Row, column: str) -> list[list[object]]:
-    value = row.values.get(column)
-    if not isinstance(value, list) or not all(isinstance(arguments, list) for arguments in value):
-        raise TaskError(
-            f"{row.where}: column {column!r} must be a list of lists of arguments, got {short(value)}. Correct or remove "
-            "the row."
-        )
-    return value
-
-
-_COMPARISON = '''\
-import copy
-import math
-
-inf, nan = math.inf, math.nan
-
-
-def agree(got, expected, tolerance):
-    """Equal, or close where a float is expected: what EvalPlus's own judge asks for."""
-    if got == expected:
-        return True
-    if isinstance(expected, (list, tuple)):
-        return (
-            type(got) is type(expected)
-            and len(got) == len(expected)
-            and all(agree(g, e, tolerance) for g, e in zip(got, expected))
-        )
-    if not (tolerance or isinstance(expected, float)) or not isinstance(got, (int, float)):
-        return False
-    return isinstance(expected, (int, float)) and abs(got - expected) <= (tolerance or 1e-6) + 1e-7 * abs(expected)
-
-
-space = {"__name__": "solution"}
-'''
-
-
-def _differential_test(row: Row, inputs: Sequence[object]) -> str:
-    entry_point, tolerance = text_of(row, "entry_point"), row.values.get("atol", 0)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance >= 0:
-        raise TaskError(f"{row.where}: column 'atol' must be a number of at least 0, got {short(tolerance)}.")
-    solution = text_of(row, "prompt") + text_of(row, "canonical_solution")
-    if entry_point == ROOT_FINDER:
-        test = f"    assert abs(poly(*copy.deepcopy(arguments), got)) <= {tolerance!r}, arguments\n"
-    else:
-        test = (
-            f"    expected = space[{entry_point!r}](*copy.deepcopy(arguments))\n"
-            f"    assert agree(got, expected, {tolerance!r}), (arguments, got, expected)\n"
-        )
-    return (
-        f"{_COMPARISON}exec({solution!r}, space)\n\n"
-        f"for arguments in {inputs!r}:\n    got = candidate(*copy.deepcopy(arguments))\n{test}"
-    )

@@ -33,19 +33,6 @@ def mbpp_problem(row: Row, *, task: str) -> Problem:
     return Problem(prompt=prompt, suite=suite, reference=code, where=row.where)
 
 
-def plus_inputs_problem(row: Row, *, task: str) -> Problem:
-    """Refuse MBPP+ in EvalPlus's own form.
-
-    Raises:
-        TaskError: Always; the way out is the form with test code.
-    """
-    raise TaskError(
-        f"{row.where}: this is MBPP+ in EvalPlus's own form, whose inputs have lost their tuples and sets and whose rules of "
-        f"comparison are in EvalPlus's code, so {task} cannot be judged right from the file. Use the form with a column "
-        "`test`, for example the hub's evalplus/mbppplus."
-    )
-
-
 def _setup_code(row: Row) -> str:
     value = row.values.get("test_setup_code")
     return "" if value is None else text_of(row, "test_setup_code", empty=True)

@@ -25,7 +25,8 @@ from problem_rows import (
 )
 from steelyard.errors import TaskError
 from steelyard.tasks import load_task
-from steelyard.tasks.humaneval import CHUNK
+from steelyard.tasks.differential import CHUNK
+from steelyard.tasks.mbpp_plus import SHAPES, restore
 from steelyard.verify.suites import check_suite
 
 
@@ -159,7 +160,9 @@ def test_trained_on_one_file_and_measured_on_another(tmp_path, caplog):
         (AREA | {"code": "area = 1"}, r"no function of `code` \(none\)"),
         (AREA | {"task_id": None}, "column 'task_id' must be a whole number or text, got None"),
         (AREA | {"test_setup_code": 3}, "column 'test_setup_code' must be text"),
-        (MBPP_PLUS[0], "this is MBPP[+] in EvalPlus's own form"),
+        (MBPP_PLUS[0] | {"entry_point": "volume"}, "canonical_solution defines no function 'volume'"),
+        (MBPP_PLUS[0] | {"task_id": "Mbpp/2"}, "column 'base_input' has not the shape that Mbpp/2 has in EvalPlus"),
+        (MBPP_PLUS[0] | {"task_id": "Mbpp/307"}, "1 arguments, not 3"),
     ],
 )  # fmt: skip
 def test_a_row_that_cannot_be_used_is_named_with_line_and_column(tmp_path, row, said):
@@ -195,3 +198,32 @@ def test_a_broken_compressed_file_is_said(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(TaskError, match=r"rows.jsonl.gz(: not a gzip file| has no rows)"):
         load_task(data=str(path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "restored"),
+    [
+        ("t*", [[1, 2], [3]], [(1, 2), (3,)]),
+        ("lt*", [[[1, 2]], [[3]]], [[(1, 2)], [(3,)]]),
+        ("lt -", [[[1, 2]], 3], [[(1, 2)], 3]),
+        ("- t", [[1], [2]], [[1], (2,)]),
+        ("ls", [[[1, 2], []]], [[{1, 2}, {}]]),
+        ("f c", ["1.5", "2j"], [1.5, 2j]),
+        ("t -", [[1], [2]], [(1,), [2]]),
+        ("c", ["1+2j"], [1 + 2j]),
+        ("tt*", [[[1, 2], [3]]], [((1, 2), (3,))]),
+        ("tx", [[1, [2, 3]]], [(1, (2, 3))]),
+        ("t - -", [[1], 2, 3], [(1,), 2, 3]),
+        ("dt -*", [{"a": [1, 2]}, 3, 4], [{"a": (1, 2)}, 3, 4]),
+        ("T*", [[1, [2, [3]]], 4], [(1, (2, (3,))), 4]),
+        ("-*", [[1], "a"], [[1], "a"]),
+    ],
+)
+def test_what_json_has_lost_comes_back(shape, given, restored):
+    assert restore(given, shape) == restored
+    assert shape in SHAPES or shape == "-*"
+
+
+def test_no_problem_has_two_shapes():
+    numbers = [number for each in SHAPES.values() for number in each]
+    assert len(numbers) == len(set(numbers))
