@@ -102,12 +102,12 @@ def test_false_acceptance_by_draw_and_by_source_against_the_audit(sandbox, every
     assert shares(saved.by_draw) == {
         "wrong among accepted": (2, 2 + 5 + 18),
         "accepted among wrong": (2, 13),
-        "same verdict as the yardstick": (34, 36),
+        "agree with the yardstick": (34, 36),
     }
     assert shares(saved.by_source) == {
         "wrong among accepted": (2, 6),
         "accepted among wrong": (2, 13),
-        "same verdict as the yardstick": (15, 17),
+        "agree with the yardstick": (15, 17),
     }
     assert saved.recorded is not None and (saved.recorded.count, saved.recorded.of) == (35, 36)  # the renamed heap
     assert saved.rewards > 5
@@ -122,7 +122,7 @@ def test_constant_groups_expected_and_seen(sandbox, every_kind):
 
 def test_the_repaired_suite_accepts_no_wrong_program(sandbox, every_kind):
     saved = judge_saved(every_kind, find_subject("booking:repaired"), SUITES["audit"], Bench(sandbox))
-    assert shares(saved.by_draw)["same verdict as the yardstick"] == (36, 36)
+    assert shares(saved.by_draw)["agree with the yardstick"] == (36, 36)
     assert saved.recorded is None
 
 

@@ -97,6 +97,16 @@ def test_c54_a_task_graded_by_its_visible_example_pays_a_constant(bench):
     assert any("return True" in survivor.diff for survivor in report.survivors)
 
 
+def test_what_an_assertion_cannot_ask_is_no_survivor(bench):
+    """`0 == False` holds in test code, so a program that returns 0 is not called wrong; a suite of calls catches it."""
+    reference = "def f(x):\n    if x > 3:\n        return True\n    return False\n"
+    code = asserts_suite(["assert f(4) == True\nassert f(3) == False"], entry_point="f")
+    trial = try_suite(subject_of(code, reference), bench, seed=0, pool_size=30)
+    assert trial.survivors == [] and any("return 0" in each.mutant.source for each in trial.paid)
+    strict = calls_suite([((4,), True), ((3,), False)], entry_point="f")
+    assert not try_suite(subject_of(strict, reference), bench, seed=0, pool_size=30).paid
+
+
 def test_an_input_on_which_the_only_right_program_raises_lies_outside(bench):
     suite = calls_suite([(([3, 5],), 3)], entry_point="f")
     trial = try_suite(subject_of(suite, "def f(x):\n    return min(x)\n"), bench, seed=0, pool_size=80)

@@ -74,7 +74,7 @@ def try_suite(subject: Subject, bench: Bench, *, seed: int, pool_size: int) -> T
     checks = bench.judge(subject.suite, [mutant.source for mutant in mutants], "mutants on the suite")
     by_id = {mutant.id: check for mutant, check in zip(mutants, checks, strict=True)}
     paid = [mutant for mutant in mutants if by_id[mutant.id].verdict.status is Status.PASSED]
-    ran = run_on_pool(paid, pool, bench, subject.suite.entry_point)
+    ran = run_on_pool(paid, pool, bench, subject.suite)
     return Trial(subject=subject, pool=pool, mutants=mutants, checks=by_id, paid=ran, right=right)
 
 

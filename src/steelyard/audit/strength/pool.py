@@ -8,7 +8,7 @@ from steelyard.audit.strength.subject import Subject
 from steelyard.content import content_hash, plain_json
 from steelyard.errors import TaskError
 from steelyard.tasks.probes import Args
-from steelyard.types import Plain
+from steelyard.types import Form, Plain
 from steelyard.verify.sandbox import InputOutcome
 
 
@@ -56,13 +56,13 @@ def make_pool(subject: Subject, bench: Bench, *, seed: int, count: int) -> Pool:
     return Pool(inputs=kept, expected=expected, left_out=len(inputs) - len(kept), seed=seed, origin=origin)
 
 
-def agreed(outcomes: tuple[InputOutcome, ...]) -> bool:
+def agreed(outcomes: tuple[InputOutcome, ...], form: Form) -> bool:
     """Whether right programs all returned one value."""
-    return all(outcome.returned and is_right(outcomes[0].value, outcome) for outcome in outcomes)
+    return all(outcome.returned and is_right(outcomes[0].value, outcome, form) for outcome in outcomes)
 
 
 def _agreed(subject: Subject, args: Args, outcomes: tuple[InputOutcome, ...]) -> Plain:
-    if not agreed(outcomes):
+    if not agreed(outcomes, subject.suite.form):
         said = {name: _said(outcome) for name, outcome in zip(subject.references, outcomes, strict=True)}
         shown = ", ".join(map(repr, args))
         raise TaskError(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from steelyard.tasks.probes import Args
-from steelyard.types import Case, Plain, Suite
+from steelyard.types import Case, Form, Plain, Suite
 from steelyard.verify.compare import equal
 from steelyard.verify.programs import ProgramCheck, ProgramVerifier
 from steelyard.verify.sandbox import InputOutcome, Limits, ProgramJob, Sandbox
@@ -29,9 +29,12 @@ def input_key(args: Args) -> str:
     return Case(id="", family="", args=args, expected=None).key
 
 
-def is_right(expected: Plain, outcome: InputOutcome) -> bool:
-    """Whether a program returned the expected value."""
-    return outcome.returned and equal(expected, outcome.value)
+def is_right(expected: Plain, outcome: InputOutcome, form: Form) -> bool:
+    """Whether a program returned the expected value, as strictly as a suite of this form can ask.
+
+    `calls`: as the judge compares. `asserts`: test code compares with `==`, for which 1 is True and 1.0.
+    """
+    return outcome.returned and (equal(expected, outcome.value) or (form == "asserts" and expected == outcome.value))
 
 
 class Bench:

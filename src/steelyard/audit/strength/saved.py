@@ -59,7 +59,7 @@ def judge_saved(run: Path, subject: Subject, yardstick: Suite, bench: Bench) -> 
         draws=len(draws),
         by_draw=_shares(draws),
         by_source=_shares(list({draw.source or draw.stored.completion.text: draw for draw in draws}.values())),
-        recorded=share("recorded verdicts found again", sum(again), len(again)) if again else None,
+        recorded=share("recorded verdicts again", sum(again), len(again)) if again else None,
         rewards=len({draw.reward for draw in draws}),
         groups=_groups(draws),
     )
@@ -107,7 +107,7 @@ def _shares(draws: Sequence[_Draw]) -> tuple[Share, ...]:
     return (
         share("wrong among accepted", sum(not draw.right for draw in accepted), len(accepted)),
         share("accepted among wrong", sum(draw.accepted for draw in wrong), len(wrong)),
-        share("same verdict as the yardstick", sum(draw.accepted == draw.right for draw in draws), len(draws)),
+        share("agree with the yardstick", sum(draw.accepted == draw.right for draw in draws), len(draws)),
     )
 
 

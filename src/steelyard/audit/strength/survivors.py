@@ -11,7 +11,7 @@ from steelyard.audit.strength.shrink import shrink, size
 from steelyard.audit.strength.subject import Subject
 from steelyard.content import content_hash, plain_json
 from steelyard.tasks.probes import Args
-from steelyard.types import Suite
+from steelyard.types import Form, Suite
 from steelyard.verify.judge import matches
 from steelyard.verify.sandbox import InputOutcome
 
@@ -27,18 +27,21 @@ class Paid:
     """Keys of the inputs that it gets wrong; empty: it could not be told from a right program."""
 
 
-def run_on_pool(paid: Sequence[Mutant], pool: Pool, bench: Bench, entry_point: str) -> list[Paid]:
+def run_on_pool(paid: Sequence[Mutant], pool: Pool, bench: Bench, suite: Suite) -> list[Paid]:
     """Return what each mutant that the suite pays in full returns on the pool."""
-    rows = bench.outcomes(entry_point, list(pool.inputs.values()), [m.source for m in paid], "survivors on the pool")
+    rows = bench.outcomes(
+        suite.entry_point, list(pool.inputs.values()), [m.source for m in paid], "survivors on the pool"
+    )
     return [
-        Paid(mutant=mutant, outcomes=row, failed=_failed(row, pool)) for mutant, row in zip(paid, rows, strict=True)
+        Paid(mutant=mutant, outcomes=row, failed=_failed(row, pool, suite.form))
+        for mutant, row in zip(paid, rows, strict=True)
     ]
 
 
-def _failed(outcomes: Sequence[InputOutcome], pool: Pool) -> tuple[str, ...]:
+def _failed(outcomes: Sequence[InputOutcome], pool: Pool, form: Form) -> tuple[str, ...]:
     """Keys of the inputs that ran and came out wrong; inputs that were not run any more do not count."""
     pairs = zip(pool.inputs, outcomes, strict=True)
-    return tuple(key for key, outcome in pairs if outcome.ran and not is_right(pool.expected[key], outcome))
+    return tuple(key for key, outcome in pairs if outcome.ran and not is_right(pool.expected[key], outcome, form))
 
 
 def describe(paid: Sequence[Paid], subject: Subject, pool: Pool, bench: Bench) -> tuple[Survivor, ...]:
@@ -93,12 +96,13 @@ def _mechanisms(subject: Subject, paid: Paid, pool: Pool) -> tuple[str, ...]:
 
 def _differs(subject: Subject, source: str, bench: Bench) -> Callable[[Sequence[Args]], list[bool]]:
     """Return the check for `shrink`: the right programs agree on an input, and the wrong one returns something else."""
+    form = subject.suite.form
 
     def check(inputs: Sequence[Args]) -> list[bool]:
         *right, wrong = _on(subject, [*subject.references.values(), source], inputs, bench)
         columns = list(zip(*right, strict=True))
         return [
-            agreed(column) and outcome.ran and not is_right(column[0].value, outcome)
+            agreed(column, form) and outcome.ran and not is_right(column[0].value, outcome, form)
             for column, outcome in zip(columns, wrong, strict=True)
         ]
 
