@@ -48,6 +48,34 @@ def read_exactly(descriptor: int, count: int) -> bytes:
     return b"".join(parts)
 
 
+class Reader:
+    """Reads frames from a blocking descriptor, mostly with one call each."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.buffer = b""
+
+    def frame(self) -> tuple[bytes, bytes, bytes]:
+        """Return the next frame: nonce, tag, body; EOFError when the other side is gone."""
+        self._fill(HEADER.size)
+        length, nonce, tag = HEADER.unpack_from(self.buffer)
+        end = HEADER.size + length
+        self._fill(end)
+        body, self.buffer = self.buffer[HEADER.size : end], self.buffer[end:]
+        return nonce, tag, body
+
+    def _fill(self, count: int) -> None:
+        if len(self.buffer) < count:
+            parts = [self.buffer]
+            missing = count - len(self.buffer)
+            while missing > 0:
+                parts.append(os.read(self.descriptor, 1 << 16))
+                if not parts[-1]:
+                    raise EOFError
+                missing -= len(parts[-1])
+            self.buffer = b"".join(parts)
+
+
 def read_frame(descriptor: int) -> tuple[bytes, bytes, bytes]:
     """Read one frame from a blocking descriptor: nonce, tag, body."""
     length, nonce, tag = HEADER.unpack(read_exactly(descriptor, HEADER.size))

@@ -24,12 +24,13 @@ Answer = tuple[bytes, bytes]
 
 def serve(channel: int, max_value_bytes: int) -> None:
     """Answer frames until the supervisor kills this process: all inputs in this one process."""
-    nonce, _, body = frames.read_frame(channel)
+    reader = frames.Reader(channel)
+    nonce, _, body = reader.frame()
     source, entry_point = marshal.loads(body)
     function, answer = load(source, entry_point)
     send(channel, nonce, answer)
     while function is not None:
-        nonce, tag, body = frames.read_frame(channel)
+        nonce, tag, body = reader.frame()
         asked = marshal.loads(body)
         arguments, keywords = asked if tag == frames.CALL else (asked, _NO_KEYWORDS)
         send(channel, nonce, call(function, arguments, keywords, max_value_bytes))

@@ -87,6 +87,7 @@ class Child:
         self.written = 0
         self.head, self.tail = b"", b""
         self.buffer = bytearray()
+        self.nonces: list[bytes] = []
         self.channel, theirs = socket.socketpair()
         self.channel.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self.output, writer = os.pipe()
@@ -115,9 +116,15 @@ class Child:
             Trouble: No reply in time, too much output, a forged frame, or the child is gone.
         """
         deadline = time.monotonic() + seconds
-        nonce = os.urandom(8)
+        nonce = self._nonce()
         self._send(frames.pack(nonce, tag, body), deadline)
         return self._receive(nonce, deadline)
+
+    def _nonce(self) -> bytes:
+        if not self.nonces:
+            pool = os.urandom(512)
+            self.nonces = [pool[at : at + 8] for at in range(0, len(pool), 8)]
+        return self.nonces.pop()
 
     def finish(self, *, patient: bool = False) -> Ending:
         """End the process and close what is ours."""
