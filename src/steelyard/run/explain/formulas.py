@@ -105,7 +105,10 @@ def _rewards(recipe: Recipe, objective: Objective) -> list[str]:
     lines: list[str] = []
     if recipe.reward.parts:
         terms = "".join(f" {part.weight:+g}·{part.name}_i" for part in recipe.reward.parts).replace("-", "−")
-        lines.append(f"score_i = {recipe.reward.weight:g}·primary_i{terms}; a further part that abstains adds nothing")
+        of_part = "score_i" if objective.kl_placement == "reward" and not objective.needs_critic else "r_i"
+        lines.append(
+            f"{of_part} = {recipe.reward.weight:g}·primary_i{terms}; a further part that abstains adds nothing"
+        )
     if objective.kl_placement == "reward":
         kind = KL_IN_REWARD[objective.kl_estimator or ""]
         beta = f"{objective.kl_coef:g}"

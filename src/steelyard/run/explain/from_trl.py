@@ -148,7 +148,7 @@ def _advantage(said: Translation) -> None:
     if aggregation == "normalize_then_sum":
         said.differs.append(
             "multi_objective_aggregation = normalize_then_sum standardises each reward function within its group, adds "
-            "them up with reward_weights, and standardises the sum over the batch. [[reward.parts]] are added up as they are."
+            "them up with reward_weights, and standardises the sum over the batch. A recipe has one reward, the plain sum."
         )
     if said.raw("reward_weights") is not None:
         said.differs.append(
