@@ -66,6 +66,13 @@ def test_a_signal_goes_to_the_program_itself_only(machine, x86_64, aarch64):
     assert {answer(machine, number, other, 9) for other in (0, 1, OWN + 1, 2**32 - 1)} == {EPERM}
 
 
+@pytest.mark.parametrize("machine", ARCH)
+def test_limits_are_the_programs_own_only(machine):
+    number = {"x86_64": 302, "aarch64": 261}[machine]
+    assert [answer(machine, number, own, 0) for own in (0, OWN)] == [ALLOW, ALLOW]
+    assert {answer(machine, number, other, 0) for other in (1, OWN + 1, 2**32 - 1)} == {EPERM}
+
+
 @pytest.mark.parametrize(("machine", "mmap"), [("x86_64", 9), ("aarch64", 222)])
 @pytest.mark.parametrize(
     ("flags", "right"), [(0x02, ALLOW), (0x22, ALLOW), (0x01, EPERM), (0x03, EPERM), (0x21, EPERM)]

@@ -185,6 +185,12 @@ COVERT = family(
     system_call("CPU affinity", 203, 122, 0, 8, 0),
     system_call("scheduling class", 144, 119, 0, 0, 0),
     system_call("priority", 141, 140, 0, 0, 5),
+    refused(
+        "limits of another process",
+        "import os, resource; resource.prlimit(os.getpid() + 1, resource.RLIMIT_CPU, (1, 1))",
+        error="PermissionError",
+        guards=CALL,
+    ),
     refused("file lock", "import fcntl, json; fcntl.flock(open(json.__file__), fcntl.LOCK_SH)", guards=CALL),
     refused("record lock", "import fcntl, json; fcntl.lockf(open(json.__file__), fcntl.LOCK_SH)", guards=CALL),
     refused(

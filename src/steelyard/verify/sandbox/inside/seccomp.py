@@ -61,7 +61,6 @@ _ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "poll": (7, None),
     "ppoll": (271, 73),
     "pread64": (17, 67),
-    "prlimit64": (302, 261),
     "pselect6": (270, 72),
     "read": (0, 63),
     "readlink": (89, None),
@@ -104,12 +103,13 @@ _KILLED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
 }
 _NOT_IMPLEMENTED: dict[str, tuple[int | None, int | None]] = {"clone3": (435, 435)}
-# Only to itself: where there is no namespace of its own, these would reach others of the same user.
+# Only to itself, as prlimit64: where there is no namespace of its own, these would reach others of the same user.
 _SIGNALS: dict[str, tuple[int | None, int | None]] = {
     "kill": (62, 129),
     "tgkill": (234, 131),
     "tkill": (200, 130),
 }
+_PRLIMIT = (302, 261)
 _MMAP = (9, 222)
 _FCNTL = (72, 25)
 _IOCTL = (16, 29)
@@ -149,12 +149,17 @@ def build_filter(machine: str, *, own_pid: int) -> bytes:
         own_pid: The one process that may be sent signals, as it knows itself.
     """
     start, end = _fixed_parts(machine)
-    own = _low_word(0) + _instruction(_JUMP_EQUAL, own_pid, 0, 1)
-    own += _instruction(_RETURN, _ALLOW) + _instruction(_RETURN, _ERRNO | errno.EPERM)
     column = _MACHINES.index(machine)
-    numbers = [number for numbers in _SIGNALS.values() if (number := numbers[column]) is not None]
-    signals = b"".join(_instruction(_JUMP_EQUAL, number, 0, len(own) // 8) + own for number in numbers)
-    return start + signals + end
+    refused = _instruction(_RETURN, _ERRNO | errno.EPERM)
+    own = _low_word(0) + _answer(own_pid, _ALLOW) + refused
+    own_limits = _low_word(0) + _answer(0, _ALLOW) + _answer(own_pid, _ALLOW) + refused  # 0 is the caller
+    signals = b"".join(_only_if(numbers[column], own) for numbers in _SIGNALS.values())
+    return start + signals + _only_if(_PRLIMIT[column], own_limits) + end
+
+
+def _only_if(number: int | None, rule: bytes) -> bytes:
+    """Apply a rule, which decides, to one call."""
+    return b"" if number is None else _instruction(_JUMP_EQUAL, number, 0, len(rule) // 8) + rule
 
 
 @functools.cache
@@ -176,7 +181,8 @@ def _fixed_parts(machine: str) -> tuple[bytes, bytes]:
     start, out = out, _answer(_IOCTL[column], _ERRNO | errno.ENOTTY)
     shared = _low_word(3) + _instruction(_JUMP_ANY_BIT, _MAP_SHARED, 0, 1)
     shared += _instruction(_RETURN, refuse) + _instruction(_RETURN, _ALLOW)
-    out += _instruction(_JUMP_EQUAL, _MMAP[column], 0, len(shared) // 8) + shared
+    out += _only_if(_MMAP[column], shared)
     commands = _low_word(1) + b"".join(_answer(command, _ALLOW) for command in _FCNTL_COMMANDS)
-    out += _instruction(_JUMP_EQUAL, _FCNTL[column], 0, len(commands) // 8) + commands
+    commands += _instruction(_RETURN, refuse)
+    out += _only_if(_FCNTL[column], commands)
     return start, out + _instruction(_RETURN, refuse)
