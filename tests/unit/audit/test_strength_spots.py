@@ -1,5 +1,7 @@
 """Planted blind spots are found; look-alikes of public cases are found too."""
 
+import json
+
 import pytest
 from strength_tools import QUICK, asserts_suite, calls_suite, subject_of
 
@@ -119,6 +121,21 @@ def test_a_suite_without_plain_calls_says_that_nothing_can_be_told(bench):
     report = measure_strength(subject_of(suite, "def f(x):\n    return x\n"), bench.sandbox, pool_size=20)
     assert report.survivors == () and report.identity.pool == 0
     assert any("the pool is empty" in note for note in report.notes)
+
+
+def test_a_file_of_rows_with_tests_is_a_task_too(bench, tmp_path):
+    """The first row of HumanEval's form; the prompt id names its suite."""
+    row = {
+        "task_id": "own/1",
+        "prompt": 'import math\n\n\ndef root(x):\n    """The root of x, rounded down."""\n',
+        "canonical_solution": "    return math.isqrt(abs(x))\n",
+        "entry_point": "root",
+        "test": "def check(candidate):\n    assert candidate(9) == 3\n    assert candidate(8) == 2\n",
+    }
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    found = survivors_of(f"{tmp_path}/rows.jsonl:own/1", bench)
+    assert [survivor.witness for survivor in found] == [(-1,)]
+    assert found[0].operator == "call dropped"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,10 @@ class Subject:
 
 
 def find_subject(spec: str) -> Subject:
-    """Return the subject that `TASK:SUITE` names; SUITE is a name, a prompt id, or a JSON file of a suite.
+    """Return the subject that `TASK:SUITE` names.
+
+    TASK is a built-in task, or a file of rows that bring tests of their own. SUITE is a name, a prompt id, or a JSON file of
+    a suite.
 
     Raises:
         RequestError: There is no such task or suite, the file cannot be used, or the suite has a form without inputs.
@@ -54,7 +57,7 @@ def find_subject(spec: str) -> Subject:
     name, colon, suite = spec.partition(":")
     if not colon or not suite:
         raise RequestError(f"{spec!r} names no suite; write TASK:SUITE, such as booking:weak.")
-    task = load_task(name)
+    task = load_task(data=name) if Path(name).is_file() else load_task(name)
     subject = _from_file(task, suite) if looks_like_file(suite) else _named(task, suite)
     if subject.suite.form == "stdin":
         raise RequestError(
