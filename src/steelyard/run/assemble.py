@@ -195,6 +195,8 @@ def _judges(
 ) -> Iterator[_Judges]:
     """Yield the judges of training and of measuring."""
     with ExitStack() as stack:
+        if recipe.reward.function is not None or recipe.reward.verifier is not None:
+            reporter.stage("starting what judges the answers")
         judge = answer_judge(recipe, task, stack)
         if judge is not None:
             yield _Judges(task=task, train=judge, measure=judge, sandbox_facts={})

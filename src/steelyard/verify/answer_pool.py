@@ -30,6 +30,8 @@ _SOURCE = str(Path(__file__).resolve().parents[2])
 _LARGEST_REPLY = 64 << 20
 PATIENCE = 4
 """Times the limit that the rerun of a call gets whose worker had less than half the limit of processor time."""
+_GRACE = 5.0
+"""Seconds after every limit of ours at which a worker ends itself, should nobody be left to end it."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -107,7 +109,11 @@ class AnswerPool:
         if len(requests) < 2 or self.workers == 1:
             return [self.call(request) for request in requests]
         with ThreadPoolExecutor(min(self.workers, len(requests))) as threads:
-            return list(threads.map(self.call, requests))
+            try:
+                return list(threads.map(self.call, requests))
+            except BaseException:  # Ctrl-C: what has not begun is not begun
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def close(self) -> None:
         """End the idle workers; a later call starts new ones."""
@@ -152,10 +158,14 @@ class _Worker:
     def __init__(self, setup: Setup) -> None:
         self.runnable = False
         self.socket, theirs = socket.socketpair()
+        quiet = subprocess.DEVNULL if setup.walled else None  # what a model's text may print is for nobody
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(theirs.fileno()), _SOURCE],
+            [sys.executable, "-P", "-c", _BOOT, str(theirs.fileno()), _SOURCE],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            stdout=quiet,
+            stderr=quiet,
+            env=_environment() if setup.walled else None,
             start_new_session=True,  # its own children can be ended with it
         )
         theirs.close()
@@ -165,6 +175,7 @@ class _Worker:
             "settings": dict(setup.settings),
             "memory_mb": setup.memory_mb,
             "walled": setup.walled,
+            "alone_seconds": PATIENCE * setup.seconds + _GRACE,
         }
         ready = self.call(settings, seconds=setup.start_seconds)
         if ready.ending != "value":
@@ -241,6 +252,13 @@ class _Worker:
         """Drop a worker that belongs to the process this one was forked from."""
         self.socket.close()
         self.process.returncode = 0
+
+
+def _environment() -> dict[str, str]:
+    """What a walled worker may know of ours: where libraries are; the same order of sets every time; no secrets."""
+    kept = ("PATH", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV")
+    fixed = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return {**{name: os.environ[name] for name in kept if name in os.environ}, **fixed}
 
 
 def _reply(answer: Mapping[str, object], seconds: float) -> Reply:

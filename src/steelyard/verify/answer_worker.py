@@ -46,7 +46,10 @@ def main(descriptor: int) -> None:
             request = pickle.loads(_receive(descriptor))
         except EOFError:
             return
-        _send(descriptor, _answer(handler, request))
+        signal.setitimer(signal.ITIMER_REAL, settings["alone_seconds"])  # ends a worker whose parent is gone
+        answer = _answer(handler, request)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _send(descriptor, answer)
 
 
 def _answer(handler: Handler, request: object) -> dict[str, object]:

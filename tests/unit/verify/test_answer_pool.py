@@ -1,7 +1,10 @@
 """Workers with a hard limit: what a handler can do to them, and what stands afterwards."""
 
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +30,7 @@ def setup(bias=0):
         if kind == "connect": return socket.socket()
         if kind == "write": return open("/tmp/never-written", "w").write("x" * 10)
         if kind == "pid": return os.getpid()
+        if kind == "environment": return sorted(os.environ)
         return request + bias
     return handle
 def broken(): raise RuntimeError("no such grader")
@@ -93,3 +97,41 @@ def test_a_worker_is_kept_for_the_next_call_and_many_share_the_work(pool):
 def test_a_worker_that_cannot_start_is_our_failure(pool):
     with pytest.raises(VerificationError, match="did not start: RuntimeError: no such grader"):
         pool(function="broken").call(1)
+
+
+def test_a_walled_worker_knows_no_secret(pool, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    assert "SECRET_TOKEN" not in pool().call("environment").value
+
+
+PARENT = """
+import sys
+from steelyard.verify.answer_pool import AnswerPool, Setup
+sys.path.insert(0, sys.argv[1])
+pool = AnswerPool(Setup(function="handlers_of_a_test:setup", settings={}, seconds=0.5), workers=1)
+print(pool.call("pid").value, flush=True)
+import threading
+threading.Thread(target=pool.call, args=("hang",), daemon=True).start()
+import time, os, signal
+time.sleep(0.2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_whose_parent_was_killed_ends_itself(pool, tmp_path):
+    """Busy in a call it sees no closed socket; its own timer ends it."""
+    pool()
+    script = PARENT.replace("import sys\n", "import sys\nimport steelyard.verify.answer_pool as p\np._GRACE = 0.1\n", 1)
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=30)
+    worker = int(done.stdout)
+    until = time.monotonic() + 10
+    while time.monotonic() < until and _runs(worker):
+        time.sleep(0.1)
+    assert not _runs(worker)
+
+
+def _runs(process: int) -> bool:
+    try:
+        return "answer_worker" in Path(f"/proc/{process}/cmdline").read_text()
+    except OSError:
+        return False

@@ -9,6 +9,7 @@ import pytest
 
 from steelyard.errors import ConfigError, TaskError
 from steelyard.types import Status
+from steelyard.verify.answer_pool import Reply
 from steelyard.verify.maths import MathsVerifier
 
 pytest.importorskip("math_verify")
@@ -183,6 +184,14 @@ def test_c33_a_hung_check_is_killed_and_the_pool_goes_on():
     assert [verdict.reward for verdict in normal] == [1.0] * 4
     assert len(verifier.pool._idle) <= 2
     verifier.close()
+
+
+@pytest.mark.parametrize("ending", ["raised", "died"])
+def test_c32_an_error_of_the_verifier_is_unscored_and_never_0(maths, monkeypatch, ending):
+    reply = Reply(ending=ending, detail="ValueError: signal only works in main thread")
+    monkeypatch.setattr(maths.pool, "call", lambda request: reply)
+    found = maths.check([("61", boxed("61"))])[0]
+    assert (found.status, found.reward, found.detail) == (Status.CHECKER_FAILED, None, reply.detail)
 
 
 def test_without_math_verify_the_way_out_is_said(monkeypatch):

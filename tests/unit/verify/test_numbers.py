@@ -81,3 +81,9 @@ def test_the_term_for_form():
         0,
         0,
     ]
+
+
+def test_c42_nothing_compared_is_no_pass_and_both_counts_are_there():
+    none, wrong = NumberVerifier().check([(5, "no idea"), (5, "6")])
+    assert (none.expected, none.executed, none.reward) == (1, 0, 0.0)
+    assert (wrong.expected, wrong.executed, wrong.reward) == (1, 1, 0.0)
