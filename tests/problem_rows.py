@@ -140,7 +140,7 @@ MBPP_PLUS = [
         "entry_point": "digit_distance_nums",
         "canonical_solution": "def digit_distance_nums(a, b):\n    return sum(map(int, str(abs(a - b))))\n",
         "base_input": [[23, 56]],
-        "plus_input": [[100, 9]],
+        "plus_input": [[100, 5]],
     }
     | _OWN_MBPP,
     {

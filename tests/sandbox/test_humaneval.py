@@ -114,6 +114,7 @@ def test_every_form_judges_its_own_rows(with_numpy, tmp_path, form):
         ("humaneval+", "    return [n + n for n in items][:2]\n", {"base-0": "passed", "plus-0": "passed"}),
         ("humaneval+", "    return [2 * abs(n) for n in items]\n", {"base-0": "passed", "plus-0": "failed"}),
         ("humaneval+", "    return (1,)\n", {"base-0": "failed", "plus-0": "failed"}),
+        ("humaneval+", "    return tuple(2 * n for n in items)\n", {"base-0": "failed", "plus-0": "failed"}),
         ("mbpp", "def area(r):\n    return 3.141592653589793 * r", {"test-1": "passed", "test-2": "passed", "test-3": "failed"}),
         ("mbpp", "import math\ndef area(r):\n    return math.pi", {"test-1": "passed", "test-2": "failed", "test-3": "failed"}),
         ("mbpp+ hub", "def area(r):\n    return 3.1415926 * r * 2 - 3.1415926 if r else 0", {"test-1": "failed", "test-2": "passed", "test-3": "failed", "plus": "failed"}),
@@ -154,6 +155,15 @@ def test_problems_of_mbpp_plus_with_a_rule_of_their_own(sandbox, tmp_path, id_, 
     task = own(FORMS["mbpp+"], tmp_path)
     (check,) = OwnSuiteVerifier(sandbox, task.own_suites).check([("a", id_, answer)])
     assert "".join(status.value[0] for status in check.verdict.tests.values()) == letters
+
+
+def test_floats_are_compared_as_evalplus_does(sandbox, tmp_path):
+    task = own(HUMANEVAL_PLUS[1:2], tmp_path)
+    answers = [
+        (str(error), "Own/root", f"    return math.sqrt(abs(x)) * (x > 0) + {error}\n") for error in (5e-7, 1e-5)
+    ]
+    checks = OwnSuiteVerifier(sandbox, task.own_suites).check(answers)
+    assert [check.verdict.reward for check in checks] == [1.0, 0.0]
 
 
 def test_any_root_of_the_polynomial_is_right(sandbox, tmp_path):
