@@ -36,7 +36,8 @@ class RunRow:
     model: Mapping[str, object]
     """source, parameters (count), parameter_hash (at the start), aliases (tied names), tokenizer_hash."""
     task: Mapping[str, object]
-    """name, prompts (count), eval_suite, suites: {name: {hash, version, cases}}."""
+    """name, prompts (count), eval_suite, suites: {name: {hash, version, cases}}; with `prompts` (count) where each
+    prompt has a suite of its own, and the hash is that of them all."""
     machine: Mapping[str, object]
     """cpu, threads, platform, and the versions of python, torch, transformers, numpy."""
     sandbox: Mapping[str, object]
