@@ -88,6 +88,9 @@ def test_rows_with_an_answer_train_without_a_function(cli, recipe, verifier):
         rows = [row for member in ledger.members(1) for row in member.verdicts]
         assert {row.judge for row in rows} == {f"reward:{verifier}"}
         assert {row.verdict.status.value for row in rows} <= {"no_answer", "failed", "passed"}
+        assert {event.data["judge"] for event in ledger.events("eval")} == {f"reward:{verifier}"}, (
+            "C30: the same function"
+        )
 
 
 def test_c31_a_right_answer_that_does_not_parse_is_refused_before_a_model_is_loaded(cli, recipe):

@@ -80,12 +80,16 @@ def compare(gold: str, answer: str) -> list[object]:
 
 
 def _units_agree(gold: str, answer: str) -> bool:
-    """A unit on one side only is taken off; two must be the same."""
-    units = [_UNIT.search(text.strip().strip("$").strip()) for text in (gold, answer)]
-    if None in units:
-        return True
-    left, right = (re.sub(r"[\s.]", "", f"{unit[1]}{unit[2] or ''}").lower() for unit in units if unit is not None)
-    return left.rstrip("s") == right.rstrip("s")
+    """A unit on one side only is taken off; two must be the same. A percent sign is one."""
+    left, right = (_unit(text.strip().strip("$").strip()) for text in (gold, answer))
+    return "" in (left, right) or left == right
+
+
+def _unit(plain: str) -> str:
+    found = _UNIT.search(plain)
+    if found is None:
+        return "%" if plain.endswith("%") else ""
+    return re.sub(r"[\s.]", "", f"{found[1]}{found[2] or ''}").lower().rstrip("s")
 
 
 # ------------------------------------------------------------------ comparing
@@ -278,7 +282,6 @@ def _values(number: Any) -> list[Any]:
 
 
 def _same_number(left: Any, right: Any, *, exact: bool) -> bool:
-    left, right = (_as_rational(each) for each in (left, right))
     if left.is_Rational and right.is_Rational and (exact or (_finite_decimal(left) and _finite_decimal(right))):
         return left == right
     if left.is_infinite or right.is_infinite:
@@ -289,11 +292,6 @@ def _same_number(left: Any, right: Any, *, exact: bool) -> bool:
     if not exact and _finite_decimal(left) != _finite_decimal(right):
         return _close(a, b, ROUNDED)
     return _close(a, b)
-
-
-def _as_rational(number: Any) -> Any:
-    """A decimal as the fraction that it was written as."""
-    return number.replace(lambda part: part.is_Float, lambda part: sympy.Rational(str(part)))
 
 
 def _finite_decimal(number: Any) -> bool:

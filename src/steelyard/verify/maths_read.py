@@ -21,6 +21,7 @@ _WORDS = re.compile(r"[A-Za-z][A-Za-z'’ .-]*")
 _AS_TEXT = re.compile(r"\\[lcd]?dots|…|\.\.\.")
 _RATIO = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:\s*:\s*[0-9]+(?:\.[0-9]+)?)+")
 _STYLE = re.compile(r"\\(?:text|mathrm|textbf|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_REPEATING = re.compile(r"([0-9]*)\.([0-9]*)\\overline\s*\{([0-9]+)\}")
 _POWER = re.compile(r"^([-+]?[0-9]+(?:\.[0-9]+)?)[eE]([-+]?[0-9]{1,4})$")
 _THOUSANDS = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:(?:,|\{,\}|,\\!|\\,|\\;| )[0-9]{3})+(?![0-9])")
 
@@ -42,6 +43,7 @@ def parse(text: str, *, complex_too: bool = False) -> Any:
         Unreadable: It does not parse to its end, or is not finite.
     """
     plain = text.strip().strip("$").strip()
+    plain = plain if plain.endswith("..") else plain.removesuffix(".")
     _refuse_form(plain)
     kept = _kept_as_text(plain)
     if kept is not None:
@@ -60,6 +62,7 @@ def _refuse_form(plain: str) -> None:
 
 def _formula(plain: str, *, complex_too: bool) -> Any:
     shown = _THOUSANDS.sub(lambda found: re.sub(r"[^0-9]", "", found.group()), plain) if "(" not in plain else plain
+    shown = _REPEATING.sub(_as_fraction, shown.replace("\\varnothing", "\\emptyset"))
     shown = _POWER.sub(r"\1 \\cdot 10^{\2}", shown)
     try:
         normal = normalize_latex(shown, _CONFIG)
@@ -73,6 +76,8 @@ def _formula(plain: str, *, complex_too: bool) -> Any:
         raise Unreadable(" ".join(str(error).split())[:120] or type(error).__name__) from None
     if found is None or _not_finite(found):
         raise Unreadable("it has no finite value")
+    if isinstance(found, sympy.Basic) and found.has(sympy.Float):  # a decimal is the fraction that it was written as
+        found = found.replace(lambda part: part.is_Float, lambda part: sympy.Rational(str(part)))
     if not real and isinstance(found, sympy.Basic):  # the parser leaves i a symbol
         found = found.subs({symbol: sympy.I for symbol in found.free_symbols if str(symbol) == "i"})
     return found
@@ -87,6 +92,13 @@ def _kept_as_text(plain: str) -> str | None:
     if _AS_TEXT.search(plain) and re.search(r"[0-9A-Za-z]", _AS_TEXT.sub("", plain)):
         return re.sub(r"\s|\\[,;:! ]|\\left|\\right", "", _AS_TEXT.sub("…", plain))
     return None
+
+
+def _as_fraction(found: re.Match[str]) -> str:
+    r"""Write a repeating decimal, 0.1\overline{6}, as a fraction."""
+    whole, fixed, repeated = found.groups()
+    over = int(f"{whole}{fixed}{repeated}") - int(f"{whole}{fixed}" or "0")
+    return f"\\frac{{{over}}}{{{(10 ** len(repeated) - 1) * 10 ** len(fixed)}}}"
 
 
 def _depth(text: str) -> int:

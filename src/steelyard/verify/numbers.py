@@ -1,8 +1,8 @@
 r"""Numbers: read strictly, compared exactly, or paid by how close they come.
 
 A number is read exactly, as a fraction, so that $29.00 is 29 and 0.1 + 0.2 has no rounding. Taken off around it: dollar
-signs, LaTeX spaces, thousands separators (8,000; 9{,}500; in groups of three), a percent sign, and a unit after it (`\text{cm}`
-or a word). NaN, infinities and anything else are no number.
+signs, a name before an equals sign, LaTeX spaces, thousands separators in groups of three (8,000; 9{,}500), a percent sign,
+and a unit after it (`\text{cm}` or a word). NaN, infinities and anything else are no number.
 """
 
 import re
@@ -70,6 +70,7 @@ def _bare(text: str) -> str:
     shown = text.strip().replace("−", "-").replace("{,}", ",").replace("\\$", "$").replace("$", "")
     shown = _TEXT.sub(r"\1", _TEXT_UNIT.sub("", shown)).replace("\\left", "").replace("\\right", "")
     shown = _SPACE.sub(" ", shown).strip()
+    shown = re.sub(r"^[A-Za-z]\w* ?= ?", "", shown)  # x = 5
     shown = re.sub(r"^([-+])\s+", r"\1", shown)
     return _UNIT.sub("", shown).strip()
 

@@ -16,7 +16,7 @@ from steelyard.verify.numbers import closeness, equal_numbers, parse_number
     [
         *[("$29.00", 29), ("9{,}500", 9500), ("1,234,567.5", Fraction(2469135, 2)), (r"\frac{3}{4}", 0.75)],
         *[("5 cm", 5), ("1e3", 1000), (".5", 0.5), ("50\\%", 50), (r"5\text{ m}^2", 5), (r"\text{5}", 5)],
-        *[("−3", -3), (7, 7), (2.5, 2.5)],
+        *[("−3", -3), ("x = 5", 5), (7, 7), (2.5, 2.5)],
     ],
 )
 def test_numbers_are_read_exactly(text, value):
@@ -41,7 +41,7 @@ def test_numbers_are_read_exactly(text, value):
             "",
             "-",
         ],
-        *[".", "1e9999999", "5x", "5 or 6", "٣", None, True, [5], "1" * 500],
+        *[".", "1e9999999", "5x", "5 or 6", "٣", "x = y", "5 = 5", None, True, [5], "1" * 500],
     ],
 )
 def test_what_is_no_number_is_none_and_equals_nothing(text):
