@@ -29,6 +29,9 @@ class TestShrink:
         )
         assert touching == ([[0, 1], [1, 2]],)
 
+    def test_a_number_sinks_in_all_its_places_to_the_least_that_will_do(self):
+        assert shrunk(([70, 70, 9],), lambda x: x[:1] == x[1:2] and x[:1] > [13]) == ([14, 14],)
+
     def test_nothing_outside_the_domain_is_tried(self):
         tried = []
         shrunk(([7, 8],), lambda x: tried.append(x) or bool(x), lambda args: len(args[0]) > 0)
@@ -95,6 +98,12 @@ class TestCounting:
         assert all(found & ids for ids in caught.values())
         assert all(any(not (found - {one}) & ids for ids in caught.values()) for one in found)
         assert len(found) == 2
+
+    def test_what_later_choices_make_spare_is_left_out(self):
+        """Greed takes the widest test first, and then needs both others."""
+        catches = {"wide": "1234", "left": "125", "right": "346"}
+        caught = {m: frozenset(test for test, mutants in catches.items() if m in mutants) for m in "123456"}
+        assert cover(caught) == {"left", "right"}
 
     def test_order_of_partial_credit(self):
         found = partial_credit([0.0, 0.5, 0.5, 1.0], [0.0, 0.4, 0.2, 0.1], group_size=4)

@@ -8,6 +8,8 @@ from strength_tools import QUICK, asserts_suite, calls_suite, subject_of
 from steelyard.audit.strength import find_subject, measure_strength
 from steelyard.audit.strength.measure import try_suite
 from steelyard.audit.strength.programs import Bench
+from steelyard.audit.strength.repair import repaired
+from steelyard.audit.strength.shares import cover
 from steelyard.audit.strength.survivors import describe
 from steelyard.errors import RequestError, TaskError
 from steelyard.tasks.blind_spots import SPOTS
@@ -46,6 +48,16 @@ def test_right_programs_pass_every_suite_of_a_spot(spot, bench):
     assert any(case.family == "blind" for case in task.suites["audit"].cases)
     assert all(spot.valid(case.args) for suite in task.suites.values() for case in suite.cases)
     assert not spot.valid(("no", "such", "input"))
+
+
+def test_a_repair_to_fewer_tests_keeps_those_that_are_needed(bench):
+    trial = try_suite(find_subject("count_pairs:weak"), bench, seed=0, pool_size=100)
+    needed = len(cover(trial.caught))
+    found = repaired(trial, bench, tests=needed + 2)
+    assert len(found.suite.cases) == needed + 2 < len(trial.subject.suite.cases)
+    assert found.lost == () and len(found.before) == 4 and len(found.after) <= 1
+    tight = repaired(trial, bench, tests=needed)
+    assert tight.added == () and tight.lost == () and tight.after == tight.before
 
 
 COMMON = "def common(l1, l2):\n    return sorted(set(l1) & set(l2))\n"
