@@ -14,7 +14,7 @@ from steelyard.ledger.reader import LedgerReader
 from steelyard.ledger.records import StoredCompletion
 from steelyard.types import Status, Suite
 from steelyard.verify.extract import normalised_source
-from steelyard.verify.programs import ProgramCheck
+from steelyard.verify.programs import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,28 +73,28 @@ def _same_version(reader: LedgerReader, subject: Subject) -> bool:
 
 
 def _judge(stored: Sequence[StoredCompletion], suite: Suite, yardstick: Suite, bench: Bench) -> list[_Draw]:
-    texts = list(dict.fromkeys(each.completion.text for each in stored))
-    by_suite = dict(zip(texts, bench.judge_texts(suite, texts, "saved programs"), strict=True))
-    by_yardstick = dict(zip(texts, bench.judge_texts(yardstick, texts, "saved programs, yardstick"), strict=True))
-    judged = [
-        (each, by_suite[each.completion.text], by_yardstick[each.completion.text])
-        for each in stored
-        if by_yardstick[each.completion.text].verdict.scored and by_suite[each.completion.text].verdict.scored
-    ]
-    return [
-        _Draw(
-            stored=each,
-            accepted=_full(check),
-            right=_full(mark),
-            reward=check.verdict.reward,
-            source=_normalised(check.source),
-        )
-        for each, check, mark in judged
-    ]
-
-
-def _full(check: ProgramCheck) -> bool:
-    return check.verdict.status is Status.PASSED
+    """Judge each distinct program once; programs that differ in local names, comments and layout alone are one."""
+    plan = Plan.of(suite)
+    texts = dict.fromkeys(each.completion.text for each in stored)
+    sources = {text: _normalised(plan.extract(text)) for text in texts}
+    shown = {source: text for text, source in reversed(sources.items())}
+    checks = bench.judge_texts(suite, list(shown.values()), "saved programs")
+    marks = bench.judge_texts(yardstick, list(shown.values()), "saved programs, yardstick")
+    verdicts = {source: (check.verdict, mark.verdict) for source, check, mark in zip(shown, checks, marks, strict=True)}
+    draws: list[_Draw] = []
+    for each in stored:
+        source = sources[each.completion.text]
+        verdict, mark = verdicts[source]
+        if verdict.scored and mark.scored:
+            draw = _Draw(
+                stored=each,
+                accepted=verdict.status is Status.PASSED,
+                right=mark.status is Status.PASSED,
+                reward=verdict.reward,
+                source=source,
+            )
+            draws.append(draw)
+    return draws
 
 
 def _normalised(source: str | None) -> str | None:
