@@ -1,6 +1,7 @@
 """Where rewards come from: verifiers, parts, functions that fail; real runs on the random tiny model."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def test_a_run_that_often_cannot_judge_stops_and_says_why(cli, recipe):
 
 def test_below_the_limit_unscored_members_leave_their_group_and_the_run_goes_on(cli, recipe):
     result = cli("train", recipe, *QUICK, "reward.function=sometimes.py:rarely", "reward.max_unscored=0.3")
+    assert "4 of 16" in result.out + result.err
     with reader(result) as ledger:
         assert [row.unscored for row in ledger.updates()] == [2, 2]
         assert all(len(row.members) == 6 for row in ledger.updates())
@@ -161,6 +163,8 @@ def test_every_part_is_a_verdict_row_and_the_sum_trains(cli, recipe):
     centred = [total - sum(first) / len(first) for total in first]
     assert all(a * b >= 0 for a, b in zip(centred, update.advantages, strict=False)), "advantages follow the sum"
     assert card["objective"]["choices"]["reward_parts"]["short"] == {"source": "length", "weight": 10.0}
+    assert card["judged"]["mean_reward"].keys() == {"reward:sometimes.py:size", *card["eval"]["before"]["parts"]}
+    assert sum(card["judged"]["statuses"].values()) == 16
     assert card["eval"]["before"]["parts"].keys() == {"reward:part:form", "reward:part:short", "reward:total"}
 
 
@@ -201,3 +205,19 @@ def test_keys_without_meaning_are_refused(cli, recipe, overrides, says):
     result = cli("train", recipe, *overrides)
     assert result.code == 2
     assert says in result.err
+
+
+@pytest.mark.sandbox
+def test_a_suite_is_the_primary_part_and_the_yardstick_measures_alone(cli, recipe, model_directory):
+    shutil.copytree(model_directory, "model")
+    config = json.loads(Path("model/config.json").read_text())
+    Path("model/config.json").write_text(json.dumps({**config, "max_position_embeddings": 1024}))
+    text = recipe.read_text().replace('data = "answers.jsonl"', 'name = "booking"')
+    recipe.write_text(text + '\n[[reward.parts]]\nname = "short"\nverifier = "length"\nweight = 10.0\n')
+    result = cli("train", recipe, "eval.samples=1", "run.updates=1", "model.source=model")
+    with reader(result) as ledger:
+        judges = {row.judge for member in ledger.members(1) for row in member.verdicts}
+        assert {event.data["judge"] for event in ledger.events("eval")} == {"booking:audit"}
+        assert any(ledger.update(1).advantages), "no program passes, and length alone trains"
+    assert {"reward:part:short", "reward:total"} < judges
+    assert [judge for judge in judges if judge.startswith("booking:") and "recheck" not in judge]

@@ -49,6 +49,7 @@ def card(reader: LedgerReader) -> Card:
         "task": run.task,
         "machine": run.machine,
         "sandbox": run.sandbox,
+        "judged": _judged(reader),
         "eval": _before_and_after(reader.evals()),
         "counts": {table: reader.count(table) for table in KINDS if table not in ("run", "attempts")},
         "times": _times(reader),
@@ -103,6 +104,22 @@ def _before_and_after(evals: Sequence[EventRow]) -> Card:
     return {
         "before": {"state": 0, **before[0].data} if before else None,
         "after": {"state": after[-1].update_no, **after[-1].data} if after else None,
+    }
+
+
+def _judged(reader: LedgerReader) -> Card:
+    """Of the answers sampled to train: how many of each status, and the mean of every reward there is."""
+    where = "FROM verdicts JOIN completions ON completions.id = completion_id WHERE purpose = 'train'"
+    statuses = reader.rows(
+        f"SELECT status, count(*) AS n {where} AND is_primary GROUP BY status ORDER BY n DESC, status"
+    )
+    rewards = reader.rows(
+        f"SELECT judge, avg(reward) AS mean, count(reward) AS n {where} AND (is_primary OR judge LIKE 'reward:%') "
+        "GROUP BY judge ORDER BY max(is_primary) DESC, judge"
+    )
+    return {
+        "statuses": {row["status"]: row["n"] for row in statuses},
+        "mean_reward": {row["judge"]: row["mean"] for row in rewards if row["n"]},
     }
 
 

@@ -31,6 +31,8 @@ def closing_table(result: RunResult) -> Table:
             table.add_row(label, before, after)
     else:
         table.add_row("nothing was measured (eval.samples = 0, or no prompt held out)", "", "")
+    if result.unscored:
+        table.add_row("in training, could not be judged", "", f"{result.unscored} of {result.answers}")
     return table
 
 

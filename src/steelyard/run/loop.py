@@ -39,6 +39,10 @@ class RunResult:
     """The measured start; None when measuring is off."""
     last: Measurement | None
     """The measured end."""
+    answers: int = 0
+    """Answers sampled to train."""
+    unscored: int = 0
+    """Of them, those that could not be judged."""
 
 
 def train(
@@ -109,7 +113,14 @@ class Run:
             raise
         finished = self.done == self.recipe.run.updates
         self._close("finished" if finished else "interrupted", {})
-        return RunResult(directory=self.directory, finished=finished, first=self.first, last=self.last)
+        return RunResult(
+            directory=self.directory,
+            finished=finished,
+            first=self.first,
+            last=self.last,
+            answers=self.unscored.answers,
+            unscored=self.unscored.unscored,
+        )
 
     def _take_updates(self, stop: threading.Event) -> None:
         self.first = self.last = self._measure(0)
