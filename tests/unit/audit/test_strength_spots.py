@@ -95,6 +95,14 @@ def test_c53_the_same_in_test_code(bench):
     assert any("one right program only" in note for note in report.notes)
 
 
+def test_c53_in_humaneval_itself(bench):
+    """HumanEval/58, by its published tests and canonical solution."""
+    found = survivors_of("humaneval:HumanEval/58", bench, pool=600)
+    assert [survivor.operator for survivor in found] == ["sort dropped"]
+    left, right = found[0].witness
+    assert sorted(set(left) & set(right)) != list(set(left) & set(right))
+
+
 def test_c54_for_an_extended_suite_that_adds_nothing_every_extra_test_is_named(bench):
     rows = [(([3, 1],), [1, 3]), (([2],), [2])]
     suite = calls_suite([*rows, *rows], entry_point="f", families=["base", "base", "plus", "plus"])
@@ -126,6 +134,16 @@ def test_an_input_on_which_the_only_right_program_raises_lies_outside(bench):
     trial = try_suite(subject_of(suite, "def f(x):\n    return min(x)\n"), bench, seed=0, pool_size=80)
     assert trial.pool.left_out > 0
     assert all(args[0] for args in trial.pool.inputs.values())
+
+
+def test_an_input_that_takes_the_right_program_too_long_costs_no_other_input(bench):
+    """The process ends there; the inputs after it run in another."""
+    suite = calls_suite([((3,), 3), ((-1,), 1)], entry_point="f")
+    reference = "def f(x):\n    while x == -2:\n        pass\n    return abs(x)\n"
+    rows = bench.outcomes("f", [(-2,), (5,), (-2,), (6,)], [reference, "def f(x):\n    return x\n"], "", rounds=3)
+    assert [[outcome.value for outcome in row] for row in rows] == [[None, 5, None, 6], [-2, 5, -2, 6]]
+    trial = try_suite(subject_of(suite, reference), bench, seed=0, pool_size=40)
+    assert trial.pool.left_out == 1 and len(trial.pool.inputs) > 30
 
 
 def test_a_suite_without_plain_calls_says_that_nothing_can_be_told(bench):

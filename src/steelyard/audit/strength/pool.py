@@ -11,6 +11,9 @@ from steelyard.tasks.probes import Args
 from steelyard.types import Form, Plain
 from steelyard.verify.sandbox import InputOutcome
 
+_ROUNDS = 8
+"""Among grown inputs some take the right program too long; those after them get another try."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
@@ -46,7 +49,13 @@ def make_pool(subject: Subject, bench: Bench, *, seed: int, count: int) -> Pool:
         fresh, origin = grown(known, seed, count), "the arguments in the tests, and changed copies of them"
     inputs = dict(by_key([*known, *fresh]))
     sources = list(subject.references.values())
-    rows = bench.outcomes(subject.suite.entry_point, list(inputs.values()), sources, "right programs on the pool")
+    rows = bench.outcomes(
+        subject.suite.entry_point,
+        list(inputs.values()),
+        sources,
+        "right programs on the pool",
+        rounds=1 if subject.probe is not None else _ROUNDS,
+    )
     answers = {key: tuple(row[i] for row in rows) for i, key in enumerate(inputs)}
     if subject.probe is None:
         kept = {key: args for key, args in inputs.items() if all(outcome.returned for outcome in answers[key])}

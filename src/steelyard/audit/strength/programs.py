@@ -55,12 +55,29 @@ class Bench:
         return self._in_chunks(answers, verifier.check, what)
 
     def outcomes(
-        self, entry_point: str, inputs: Sequence[Args], sources: Sequence[str], what: str
+        self, entry_point: str, inputs: Sequence[Args], sources: Sequence[str], what: str, *, rounds: int = 1
     ) -> list[tuple[InputOutcome, ...]]:
-        """Call each program with each input; one row per source, in order."""
+        """Call each program with each input; one row per source, in order.
+
+        A program that runs out of time leaves the inputs after that one unrun; with more than one round they get another
+        process, as often as that.
+        """
+        rows = self._calls(entry_point, [(source, inputs) for source in sources], what)
+        for _ in range(rounds - 1):
+            left = [[i for i, outcome in enumerate(row) if not outcome.ran] for row in rows]
+            again = [number for number, places in enumerate(left) if places]
+            more = self._calls(entry_point, [(sources[n], [inputs[i] for i in left[n]]) for n in again], what)
+            for number, found in zip(again, more, strict=True):
+                by_place = dict(zip(left[number], found, strict=True))
+                rows[number] = tuple(by_place.get(i, outcome) for i, outcome in enumerate(rows[number]))
+        return rows
+
+    def _calls(
+        self, entry_point: str, calls: Sequence[tuple[str, Sequence[Args]]], what: str
+    ) -> list[tuple[InputOutcome, ...]]:
         jobs = [
             ProgramJob(id=str(i), source=source, entry_point=entry_point, inputs=tuple(inputs))
-            for i, source in enumerate(sources)
+            for i, (source, inputs) in enumerate(calls)
         ]
         return [run.outcomes for run in self._in_chunks(jobs, self.sandbox.run, what)]
 
@@ -70,7 +87,8 @@ class Bench:
         for start in range(0, len(items), size):
             self.progress(what, start, len(items))
             found += run(items[start : start + size])
-        self.progress(what, len(items), len(items))
+        if items:
+            self.progress(what, len(items), len(items))
         return found
 
 
