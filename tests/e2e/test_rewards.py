@@ -124,6 +124,8 @@ def test_problems_of_reasoning_gym_are_a_task_scored_by_their_own_rule(cli, reci
 
 # ------------------------------------------------------------------ parts
 
+SPREAD = ("rollout.max_new_tokens=64", "rollout.temperature=3.0", "rollout.group_size=8")
+"""Answers of different lengths."""
 PARTS = """
 [reward]
 function = "sometimes.py:%s"
@@ -171,11 +173,10 @@ def test_every_part_is_a_verdict_row_and_the_sum_trains(cli, recipe):
 def test_signal_filters_look_at_the_primary_part_only(cli, recipe):
     """Length tells the answers apart, and the groups are dead all the same."""
     recipe.write_text(recipe.read_text() + PARTS % "zero")
-    spread = ("rollout.max_new_tokens=64", "rollout.temperature=3.0", "rollout.group_size=8")
-    result = cli("train", recipe, *QUICK, *spread, "rollout.dynamic_sampling=true", "rollout.max_dead_groups=3")
+    result = cli("train", recipe, *QUICK, *SPREAD, "rollout.dynamic_sampling=true", "rollout.max_dead_groups=3")
     assert result.code == 1
     assert "3 all 0" in result.err
-    with reader(cli("train", recipe, *QUICK, *spread, "run.dir=kept")) as ledger:
+    with reader(cli("train", recipe, *QUICK, *SPREAD, "run.dir=kept")) as ledger:
         assert all(row.groups_informative == 0 for row in ledger.updates())
         assert any(any(row.advantages) for row in ledger.updates()), "kept, such a group trains on its sum"
 
@@ -214,7 +215,7 @@ def test_a_suite_is_the_primary_part_and_the_yardstick_measures_alone(cli, recip
     Path("model/config.json").write_text(json.dumps({**config, "max_position_embeddings": 1024}))
     text = recipe.read_text().replace('data = "answers.jsonl"', 'name = "booking"')
     recipe.write_text(text + '\n[[reward.parts]]\nname = "short"\nverifier = "length"\nweight = 10.0\n')
-    result = cli("train", recipe, "eval.samples=1", "run.updates=1", "model.source=model")
+    result = cli("train", recipe, "eval.samples=1", "run.updates=1", "model.source=model", *SPREAD)
     with reader(result) as ledger:
         judges = {row.judge for member in ledger.members(1) for row in member.verdicts}
         assert {event.data["judge"] for event in ledger.events("eval")} == {"booking:audit"}
