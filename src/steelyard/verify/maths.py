@@ -59,9 +59,9 @@ class MathsVerifier:
 
     def check(self, pairs: Sequence[tuple[object, str]]) -> list[Verdict]:
         """Judge (right answer, completion text) pairs; equal comparisons are made once."""
-        return self.compare(
-            [(gold_text(gold), boxed_answer(text).text, boxed_answer(text).why) for gold, text in pairs]
-        )
+        answers = [boxed_answer(text) for _, text in pairs]
+        golds = [gold_text(gold) for gold, _ in pairs]
+        return self.compare([(gold, answer.text, answer.why) for gold, answer in zip(golds, answers, strict=True)])
 
     def compare(self, triples: Sequence[tuple[str | None, str | None, str]]) -> list[Verdict]:
         """Compare answers that were extracted already: (right answer, answer or None, why there is none)."""
