@@ -15,7 +15,7 @@ from steelyard.ledger.writer import Ledger
 from steelyard.tasks.booking import PROMPT, REFERENCES, booking_task, faults
 from steelyard.types import Completion, Status, Verdict
 
-pytestmark = [pytest.mark.xdist_group("suite-strength"), pytest.mark.sandbox]
+pytestmark = pytest.mark.sandbox
 
 SUITES = booking_task().suites
 WEAKLY = {"inclusive_endpoint", "order_sensitive_ties"}

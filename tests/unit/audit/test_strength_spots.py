@@ -16,7 +16,7 @@ from steelyard.tasks.blind_spots import SPOTS
 from steelyard.verify.programs import check_references
 from steelyard.verify.sandbox import Sandbox
 
-pytestmark = [pytest.mark.xdist_group("suite-strength"), pytest.mark.sandbox]
+pytestmark = [pytest.mark.xdist_group("suite-strength-spots"), pytest.mark.sandbox]
 
 
 @pytest.fixture(scope="module")
