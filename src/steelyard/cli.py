@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steelyard import cli_suite
+from steelyard import cli_sandbox, cli_suite
 from steelyard.errors import RequestError, SteelyardError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ app = typer.Typer(
     epilog="Start with `steelyard train booking`, or with `steelyard init mine` for your own prompts and reward.",
 )
 
+app.add_typer(cli_sandbox.app, name="sandbox")
 app.add_typer(cli_suite.app, name="suite")
 
 RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a shipped recipe.")]

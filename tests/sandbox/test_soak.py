@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
-def state(sandbox: Sandbox) -> dict[str, object]:
+def state(sandbox: Sandbox) -> dict[str, Any]:
     """Processes, their memory and descriptors, and what lies in the folders that anybody may write to."""
     servers = [server.process.pid for server in sandbox._servers]
     below = {pid: kind for server in servers for pid, kind in descendants(server).items()}
@@ -65,7 +66,7 @@ def state(sandbox: Sandbox) -> dict[str, object]:
 
 def test_a_thousand_programs_that_misbehave_leave_nothing_behind():
     endings = [attack.source for attack in HERE]
-    wrong, statuses = [], {}
+    wrong, statuses, early = [], {}, {}
     with Sandbox(workers=2, limits=QUICK) as sandbox:
         started = time.monotonic()
         for first in range(0, COUNT, 20):
