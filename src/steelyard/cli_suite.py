@@ -105,7 +105,10 @@ def repair(
     with _sandbox(subject, workers=workers, unconfined=unconfined) as sandbox, _bar() as progress:
         found = repair_suite(subject, sandbox, tests=tests, seed=seed, pool_size=pool, progress=progress)
     origin = {"suite": subject.name, "version": subject.suite.version, "hash": subject.suite.hash, "seed": seed}
-    write_suite(found.suite, to, made={"repaired from": origin, "added": found.added, "removed": found.removed})
+    made = {"repaired from": origin, "added": found.added, "removed": found.removed}
+    write_suite(found.suite, to, prompt_id=subject.prompt_id, made=made)
+    if subject.probe is None:
+        typer.echo("the new inputs are changed copies of old ones: see that the prompt allows each", err=True)
     typer.echo(_repair_text(found), err=True)
     typer.echo(str(to))
 

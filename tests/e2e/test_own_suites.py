@@ -112,6 +112,29 @@ def test_too_many_of_them_are_no_data(cli, recipe, workdir):
     assert "1 of 4 problems of task train cannot be judged: Own/one. Own/one: a program that only raises an exception passes a test. Correct or remove these rows." in said  # fmt: skip
 
 
+def test_a_repaired_suite_trains_in_its_prompts_place_and_the_card_names_it(cli, recipe, workdir):
+    strange = ANSWERED | {
+        "task_id": "Own/size",
+        "prompt": "def size(x):\n",
+        "entry_point": "size",
+        "canonical_solution": "    return 0 if len(x) == 0 else max(x)\n",
+        "test": "def check(candidate):\n    assert candidate([3]) == 3\n    assert candidate([1, 2]) == 2\n",
+    }
+    write(workdir / "train.jsonl", [ANSWERED, strange])
+    repair = cli("suite", "repair", "train.jsonl:Own/size", "--to", "size.json", "--pool", 60)
+    assert repair.code == 0, repair.err
+    assert "the new inputs are changed copies of old ones: see that the prompt allows each" in repair.err
+    made = json.loads((workdir / "size.json").read_text())
+    assert (made["prompt"], made["version"], made["form"]) == ("Own/size", 2, "asserts")
+    again = cli("suite", "strength", "train.jsonl:size.json", "--pool", 60, "--fail-on", "survivor")
+    assert again.code == 0, again.out
+    trained = cli("train", recipe, "task.suite=size.json")
+    assert trained.code == 0, trained.err
+    row = json.loads(cli("card", trained.last_line, "--json").out)["task"]["suites"]["tests"]
+    assert row["changed"] == {"Own/size": {"version": 2, "hash": made["hash"], "cases": len(made["cases"])}}
+    assert row["cases"] == 2 + len(made["cases"])
+
+
 def test_a_suite_cannot_be_chosen(cli, recipe):
     result = cli("train", recipe, "task.suite=weak")
     assert result.code == 2

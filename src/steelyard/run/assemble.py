@@ -207,7 +207,7 @@ def _judges(
         yield _Judges(task=task, train=model, measure=model, sandbox_facts={}, reward_model=model)
         return
     if task.own_suites:
-        with _own_suite_judges(recipe, task, ensemble, reporter=reporter, unconfined=unconfined) as judges:
+        with _own_suite_judges(recipe, task, suite_name, ensemble, reporter=reporter, unconfined=unconfined) as judges:
             yield judges
         return
     suite = _training_suite(task, suite_name)
@@ -229,12 +229,19 @@ def _judges(
 
 @contextmanager
 def _own_suite_judges(
-    recipe: Recipe, task: Task, ensemble: RewardEnsemble | None, *, reporter: Reporter, unconfined: bool
+    recipe: Recipe,
+    task: Task,
+    suite_name: str | None,
+    ensemble: RewardEnsemble | None,
+    *,
+    reporter: Reporter,
+    unconfined: bool,
 ) -> Iterator[_Judges]:
     """Yield the judges of a task whose prompts have a suite each; one judge trains and measures."""
-    if recipe.task.suite not in (None, SUITE):
+    if suite_name not in (None, SUITE):
         raise ConfigError(
-            f"task.suite = {recipe.task.suite!r}: each prompt of task {task.name} has its own; remove the key."
+            f"task.suite = {suite_name!r}: each prompt of task {task.name} has its own; remove the key, or name a file that "
+            "`steelyard suite repair` wrote, or a folder of them with a / at its end."
         )
     reporter.stage(f"raising the sandbox and checking {len(task.own_suites)} reference solutions")
     with Sandbox(workers=recipe.run.threads, limits=Limits(), unconfined=unconfined, packages=task.packages) as sandbox:

@@ -44,16 +44,23 @@ def judgeable(sandbox: Sandbox, task: Task) -> tuple[Task, list[str]]:
 
 
 def own_suites_row(task: Task) -> dict[str, object]:
-    """Return one entry for all suites of single prompts, by their common name: hash over prompt ids and suite hashes."""
+    """Return one entry for all suites of single prompts, by their common name: hash over prompt ids and suite hashes.
+
+    Suites that are no first version, as `steelyard suite repair` makes them, are named one by one.
+    """
     if not task.own_suites:
         return {}
     suites = task.own_suites
-    some = next(iter(suites.values()))
     return {
-        some.name: {
+        next(iter(suites.values())).name: {
             "hash": content_hash(sorted([name, suite.hash] for name, suite in suites.items())),
-            "version": some.version,
+            "version": 1,
             "cases": sum(len(suite.cases) for suite in suites.values()),
             "prompts": len(suites),
+            "changed": {
+                name: {"version": suite.version, "hash": suite.hash, "cases": len(suite.cases)}
+                for name, suite in suites.items()
+                if suite.version != 1
+            },
         }
     }

@@ -1,7 +1,7 @@
 """A suite as a JSON file: written by `steelyard suite repair`, read where `task.suite` is a path."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -16,11 +16,15 @@ FORMAT = 1
 
 def looks_like_file(name: str) -> bool:
     """Whether a suite is named by a path rather than by its name in the task."""
-    return name.endswith(".json")
+    return name.endswith((".json", "/"))
 
 
-def write_suite(suite: Suite, path: Path, *, made: Mapping[str, object] | None = None) -> None:
+def write_suite(
+    suite: Suite, path: Path, *, prompt_id: str | None = None, made: Mapping[str, object] | None = None
+) -> None:
     """Write a suite; `made` says where it comes from, for people, and is no part of its hash.
+
+    `prompt_id` is the prompt that it belongs to, for tasks whose prompts have a suite each.
 
     Raises:
         TaskError: The file exists, or its directory does not.
@@ -30,7 +34,7 @@ def write_suite(suite: Suite, path: Path, *, made: Mapping[str, object] | None =
         for c in suite.cases
     ]
     head = {"format": FORMAT, "hash": suite.hash, "task": suite.task, "name": suite.name, "version": suite.version}
-    kind = {"entry_point": suite.entry_point, "form": suite.form}
+    kind = {"entry_point": suite.entry_point, "form": suite.form, "prompt": prompt_id}
     given = {"preamble": suite.preamble, "stem": suite.stem}
     text = json.dumps({**head, **kind, **given, "made": dict(made or {}), "cases": rows}, indent=1, ensure_ascii=True)
     try:
@@ -45,7 +49,12 @@ def write_suite(suite: Suite, path: Path, *, made: Mapping[str, object] | None =
 
 
 def read_suite(path: Path) -> Suite:
-    """Return the suite of a file.
+    """Return the suite of a file; errors as of `read_suite_of_prompt`."""
+    return read_suite_of_prompt(path)[0]
+
+
+def read_suite_of_prompt(path: Path) -> tuple[Suite, str | None]:
+    """Return the suite of a file, and the prompt that it belongs to, if to one.
 
     Raises:
         TaskError: The file is missing, is no suite, or its cases are not those that its hash names.
@@ -55,7 +64,7 @@ def read_suite(path: Path) -> Suite:
         if data["format"] != FORMAT:
             raise TaskError(f"{path} has suite format {data['format']!r}; this Steelyard reads {FORMAT}.")
         suite = _suite(data)
-        promised = str(data["hash"])
+        promised, prompt_id = str(data["hash"]), data.get("prompt")
     except OSError as error:
         raise TaskError(f"the suite {path} cannot be read ({error}).") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -67,27 +76,51 @@ def read_suite(path: Path) -> Suite:
         )
     if not suite.cases:
         raise TaskError(f"{path} has no tests, so every program would pass; give it at least one.")
-    return suite
+    return suite, None if prompt_id is None else str(prompt_id)
 
 
 def with_suite_file(task: Task, name: str | None) -> tuple[Task, str | None]:
-    """Return the task with the suite of a file in the place of the one of its name, and that name.
+    """Return the task with the suite of a file in the place of the one that it is a version of, and that one's name.
 
-    Anything but the path of a JSON file comes back as it is.
+    Anything but the path of a JSON file comes back as it is. Where prompts have a suite each, the file takes the place of
+    its prompt's, and a folder (a path that ends in `/`) those of several; then there is no name to return.
 
     Raises:
         TaskError: The file cannot be used, or holds a suite of another task or of another function.
     """
     if name is None or not looks_like_file(name):
         return task, name
-    suite = read_suite(Path(name).expanduser())
-    entries = {each.entry_point for each in task.suites.values()}
+    path = Path(name).expanduser()
+    if task.own_suites:
+        return _with_own(task, path), None
+    suite = read_suite(path)
+    _check_belongs(suite, name, task, {each.entry_point for each in task.suites.values()})
+    return replace(task, suites={**task.suites, suite.name: suite}), suite.name
+
+
+def _with_own(task: Task, path: Path) -> Task:
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise TaskError(f"task.suite = {str(path)!r} has no .json file; `steelyard suite repair` writes one.")
+    suites = dict(task.own_suites)
+    for file in files:
+        suite, prompt_id = read_suite_of_prompt(file)
+        if prompt_id is None or prompt_id not in suites:
+            raise TaskError(
+                f"{file} is the suite of {'no prompt' if prompt_id is None else f'prompt {prompt_id!r}'}; task {task.name} has "
+                f"{', '.join(list(suites)[:3])} …"
+            )
+        _check_belongs(suite, str(file), task, {suites[prompt_id].entry_point})
+        suites[prompt_id] = suite
+    return replace(task, own_suites=suites)
+
+
+def _check_belongs(suite: Suite, name: str, task: Task, entries: Set[str]) -> None:
     if suite.task != task.name or suite.entry_point not in entries:
         raise TaskError(
             f"task.suite = {name!r} holds a suite of task {suite.task} for {suite.entry_point!r}; "
             f"task {task.name} asks for {', '.join(sorted(entries)) or 'no function'}."
         )
-    return replace(task, suites={**task.suites, suite.name: suite}), suite.name
 
 
 def plain_value(data: object) -> Plain:

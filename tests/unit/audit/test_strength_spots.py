@@ -95,6 +95,32 @@ def test_c53_the_same_in_test_code(bench):
     assert any("one right program only" in note for note in report.notes)
 
 
+def test_c53_a_repaired_suite_of_assertions_keeps_its_test_and_catches_the_unsorted_set(bench):
+    code = "".join(f"assert candidate({a!r}, {b!r}) == {expected!r}\n" for (a, b), expected in C53)
+    subject = subject_of(asserts_suite([code], entry_point="common"), COMMON)
+    found = repaired(try_suite(subject, bench, seed=0, pool_size=200), bench)
+    assert found.before and found.after == found.lost == found.removed == ()
+    assert (found.suite.version, found.suite.form) == (2, "asserts")
+    assert found.suite.cases[0] == subject.suite.cases[0] and 1 <= len(found.added) <= 8
+    assert all(case.args[1].startswith("assert candidate(") and case.expected is True for case in found.suite.cases[1:])
+    check_references(bench.sandbox, found.suite, subject.references)
+    wrong = {"unsorted": "def common(l1, l2):\n    return list(set(l1) & set(l2))\n"}
+    with pytest.raises(TaskError, match="'unsorted' fails its own suite"):
+        check_references(bench.sandbox, found.suite, wrong)
+
+
+def test_new_assertions_allow_the_rounding_of_floats_and_hold_no_nan(bench):
+    reference = "def f(x):\n    return [x / 3, x * 1e308 * 10 - x * 1e308 * 10] if x > 5 else [x / 3]\n"
+    subject = subject_of(asserts_suite(["assert len(candidate(9.0)) == 2"], entry_point="f"), reference)
+    found = repaired(try_suite(subject, bench, seed=0, pool_size=60), bench)
+    assert found.added
+    assert "nan" not in "".join(case.args[1] for case in found.suite.cases)
+    other = reference.replace("else [x / 3]", "else [x * (1 / 3)]")
+    check_references(bench.sandbox, found.suite, {"rounded elsewhere": other})
+    with pytest.raises(TaskError):
+        check_references(bench.sandbox, found.suite, {"wrong": reference.replace("else [x / 3]", "else [x / 3.001]")})
+
+
 def test_c53_in_humaneval_itself(bench):
     """HumanEval/58, by its published tests and canonical solution."""
     found = survivors_of("humaneval:HumanEval/58", bench, pool=600)

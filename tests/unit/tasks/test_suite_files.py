@@ -10,7 +10,7 @@ from steelyard.content import plain_json
 from steelyard.errors import TaskError
 from steelyard.tasks.booking import booking_task
 from steelyard.tasks.suite_files import plain_value, read_suite, with_suite_file, write_suite
-from steelyard.types import Case, Suite
+from steelyard.types import Case, Suite, Task
 
 atoms = (
     st.none()
@@ -119,3 +119,38 @@ def test_a_suite_of_another_task_or_function_is_refused(tmp_path, changes):
     write_suite(suite(**{"entry_point": "required_capacity"} | changes), tmp_path / "s.json")
     with pytest.raises(TaskError, match="task booking asks for required_capacity"):
         with_suite_file(booking_task(), str(tmp_path / "s.json"))
+
+
+@pytest.fixture
+def own_task():
+    suites = {name: suite(task="own", name="tests", version=1, entry_point=name[-1]) for name in ("Own/f", "Own/g")}
+    return Task(name="own", train_prompts=(), eval_prompts=(), own_suites=suites)
+
+
+def test_a_file_takes_the_place_of_its_prompts_suite(tmp_path, own_task):
+    newer = suite(task="own", name="tests", version=2, entry_point="f", cases=suite().cases[:1])
+    write_suite(newer, tmp_path / "f.json", prompt_id="Own/f")
+    for name in (f"{tmp_path}/f.json", f"{tmp_path}/"):
+        changed, chosen = with_suite_file(own_task, name)
+        assert chosen is None
+        assert changed.own_suites == {"Own/f": newer, "Own/g": own_task.own_suites["Own/g"]}
+
+
+@pytest.mark.parametrize(
+    ("prompt_id", "changes", "said"),
+    [
+        (None, {"task": "own", "entry_point": "f"}, "is the suite of no prompt; task own has Own/f, Own/g"),
+        ("Own/h", {"task": "own", "entry_point": "f"}, "is the suite of prompt 'Own/h'; task own has Own/f, Own/g"),
+        ("Own/g", {"task": "own", "entry_point": "f"}, "holds a suite of task own for 'f'; task own asks for g"),
+        ("Own/g", {"task": "other", "entry_point": "g"}, "holds a suite of task other for 'g'"),
+    ],
+)
+def test_a_file_of_another_prompt_is_refused(tmp_path, own_task, prompt_id, changes, said):
+    write_suite(suite(**changes), tmp_path / "s.json", prompt_id=prompt_id)
+    with pytest.raises(TaskError, match=said):
+        with_suite_file(own_task, str(tmp_path / "s.json"))
+
+
+def test_an_empty_folder_is_refused(tmp_path, own_task):
+    with pytest.raises(TaskError, match=r"has no \.json file"):
+        with_suite_file(own_task, f"{tmp_path}/")

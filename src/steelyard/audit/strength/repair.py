@@ -1,21 +1,36 @@
 """A stronger suite of the same size: tests that add nothing make room for inputs of the pool that catch survivors."""
 
+import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from steelyard.audit.strength.measure import POOL, Trial, try_suite
 from steelyard.audit.strength.programs import Bench, Progress, no_progress
 from steelyard.audit.strength.shares import cover
 from steelyard.audit.strength.shrink import size
 from steelyard.audit.strength.subject import Subject
+from steelyard.content import plain_json
 from steelyard.errors import RequestError, TaskError
-from steelyard.types import Case, Status, Suite
+from steelyard.types import Case, Plain, Status, Suite
 from steelyard.verify.programs import check_references
 from steelyard.verify.sandbox import Sandbox
 
 DEPTH = 3
 """Each survivor is to be caught by so many new tests, where there is room: one alone would know one input of it."""
+ADDED = 8
+"""Tests that may be added to a suite of assertions, whose old tests are often one and are kept."""
+TOLERANT = """
+import math
+def same(a, b):
+    if isinstance(b, float):
+        return isinstance(a, (int, float)) and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+    if isinstance(b, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return a == b
+"""
+"""Runs before a new assertion whose right answer holds a float."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +86,10 @@ def repaired(trial: Trial, bench: Bench, *, tests: int | None = None) -> Repair:
     subject = trial.subject
     survivors = {each.mutant.id: frozenset(each.failed) for each in trial.survivors}
     candidates = _candidates(trial)
-    room = len(subject.suite.cases) if tests is None else tests
+    old = len(subject.suite.cases)
+    room = old + (ADDED if subject.suite.form == "asserts" else 0) if tests is None else tests
     needed = cover(trial.caught)
-    if not survivors and room == len(subject.suite.cases):
+    if not survivors and room >= old:
         raise RequestError(f"no survivor of {subject.name} was found, so there is nothing to repair.")
     most = max(room - len(needed), 0)
     new = choose(survivors, candidates, sizes={key: size(trial.pool.inputs[key]) for key in candidates}, most=most)
@@ -83,11 +99,6 @@ def repaired(trial: Trial, bench: Bench, *, tests: int | None = None) -> Repair:
 
 
 def _check_request(subject: Subject, tests: int | None) -> None:
-    if subject.suite.form != "calls":
-        raise RequestError(
-            f"suite {subject.name} has tests that are source code; repair writes plain calls only. `suite strength` prints the "
-            "test to add for each survivor."
-        )
     if subject.yardstick is None and subject.known:
         raise RequestError(f"{subject.name} is the suite that measures; change its task instead.")
     if tests is not None and tests < 1:
@@ -131,11 +142,23 @@ def _worth(key: str, survivors: Mapping[str, frozenset[str]], caught: Mapping[st
 
 
 def _candidates(trial: Trial) -> list[str]:
-    """Keys of the pool that no suite of the task that measures has, nor this one."""
+    """Keys of the pool that no suite of the task that measures has, nor this one; as source where tests are source."""
     taken = {case.key for case in trial.subject.suite.cases}
     if trial.subject.yardstick is not None:
         taken |= {case.key for case in trial.subject.yardstick.cases}
-    return [key for key in trial.pool.inputs if key not in taken]
+    keys = [key for key in trial.pool.inputs if key not in taken]
+    if trial.subject.suite.form == "calls":
+        return keys
+    pool = trial.pool
+    return [key for key in keys if _is_source([list(pool.inputs[key]), pool.expected[key]])]
+
+
+def _is_source(value: Plain) -> bool:
+    """Whether a value can be written as a literal: nan, infinities and a few others cannot."""
+    try:
+        return plain_json(ast.literal_eval(repr(value))) == plain_json(value)
+    except (ValueError, SyntaxError):
+        return False
 
 
 def _kept(trial: Trial, needed: frozenset[str], room: int) -> set[str]:
@@ -149,10 +172,26 @@ def _kept(trial: Trial, needed: frozenset[str], room: int) -> set[str]:
 def _assembled(trial: Trial, kept: set[str], new: Sequence[str]) -> Suite:
     old, pool = trial.subject.suite, trial.pool
     cases = tuple(case for case in old.cases if case.id in kept)
-    added = tuple(
-        Case(id=f"repair-{key}", family="repair", args=pool.inputs[key], expected=pool.expected[key]) for key in new
-    )
+    write = _assertion if old.form == "asserts" else _call
+    added = tuple(write(f"repair-{key}", pool.inputs[key], pool.expected[key]) for key in new)
     return replace(old, version=old.version + 1, cases=cases + added)
+
+
+def _call(id_: str, args: tuple[Plain, ...], expected: Plain) -> Case:
+    return Case(id=id_, family="repair", args=args, expected=expected)
+
+
+def _assertion(id_: str, args: tuple[Plain, ...], expected: Plain) -> Case:
+    call = f"candidate({', '.join(map(repr, args))})"
+    if _holds_float(expected):
+        return Case(id=id_, family="repair", args=(TOLERANT, f"assert same({call}, {expected!r})"), expected=True)
+    return Case(id=id_, family="repair", args=("", f"assert {call} == {expected!r}"), expected=True)
+
+
+def _holds_float(value: Plain) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_float, cast("list[Plain]", value)))
+    return isinstance(value, float)
 
 
 def _checked(trial: Trial, bench: Bench, suite: Suite) -> Repair:

@@ -7,7 +7,7 @@ from pathlib import Path
 from steelyard.errors import RequestError, TaskError
 from steelyard.tasks import load_task
 from steelyard.tasks.probes import Probe, probe_of
-from steelyard.tasks.suite_files import looks_like_file, read_suite
+from steelyard.tasks.suite_files import looks_like_file, read_suite_of_prompt, with_suite_file
 from steelyard.types import Plain, Suite, Task
 
 
@@ -69,12 +69,13 @@ def find_subject(spec: str) -> Subject:
 
 
 def _from_file(task: Task, path: str) -> Subject:
-    suite = read_suite(Path(path))
+    suite, prompt_id = read_suite_of_prompt(Path(path))
     if suite.task != task.name:
         raise TaskError(f"{path} holds a suite of task {suite.task}, not of {task.name}.")
-    if task.own_suites:
-        raise RequestError(f"the prompts of task {task.name} have a suite each; name a prompt id in place of {path}.")
-    return _of_task(task, suite)
+    if not task.own_suites:
+        return _of_task(task, suite)
+    changed, _ = with_suite_file(task, path)
+    return _own(changed, prompt_id or "")
 
 
 def _named(task: Task, name: str) -> Subject:
