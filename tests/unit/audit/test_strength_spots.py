@@ -102,7 +102,9 @@ def test_c53_a_repaired_suite_of_assertions_keeps_its_test_and_catches_the_unsor
     assert found.before and found.after == found.lost == found.removed == ()
     assert (found.suite.version, found.suite.form) == (2, "asserts")
     assert found.suite.cases[0] == subject.suite.cases[0] and 1 <= len(found.added) <= 8
-    assert all(case.args[1].startswith("assert candidate(") and case.expected is True for case in found.suite.cases[1:])
+    assert all(
+        str(case.args[1]).startswith("assert candidate(") and case.expected is True for case in found.suite.cases[1:]
+    )
     check_references(bench.sandbox, found.suite, subject.references)
     wrong = {"unsorted": "def common(l1, l2):\n    return list(set(l1) & set(l2))\n"}
     with pytest.raises(TaskError, match="'unsorted' fails its own suite"):
