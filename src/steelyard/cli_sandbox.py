@@ -27,7 +27,7 @@ def sandbox() -> None:
 @app.command()
 def doctor(
     attacks: Annotated[bool, typer.Option(help="Run the attack table, about ten seconds.")] = True,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long each speed is measured.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=60.0, help="How long each speed is measured.")] = 3.0,
     workers: Annotated[int, typer.Option(min=1, help="Attacks at a time.")] = 2,
     json: Annotated[bool, typer.Option("--json", help="One JSON document in place of the tables.")] = False,
 ) -> None:

@@ -63,8 +63,8 @@ def strength(
 
     if fail_on not in (None, "survivor"):
         raise RequestError(f"--fail-on {fail_on!r} is unknown; it takes survivor.")
-    if to is not None and not to.parent.is_dir():
-        raise RequestError(f"--to {to}: there is no directory {to.parent}. Name a file in a directory that exists.")
+    if to is not None and (to.exists() or not to.parent.is_dir()):
+        raise RequestError(f"--to {to}: name a file that does not exist yet, in a directory that does.")
     subject = find_subject(suite)
     with _sandbox(subject, workers=workers, unconfined=unconfined) as sandbox, _bar() as progress:
         report = measure_strength(

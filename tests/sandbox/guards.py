@@ -55,7 +55,7 @@ def taken_down(guards: Collection[str], folder: Path) -> Iterator[Sandbox]:
             yield sandbox
 
 
-def lenient(status, data, ran):
+def lenient(status, data, ran, budget):
     """Read a result without bounds: whatever cannot be read is some value."""
     return (
         pool.InputOutcome(value="?") if status == "returned" else pool.InputOutcome(fault=pool.Status(status), ran=ran)

@@ -74,6 +74,8 @@ def read_suite_of_prompt(path: Path) -> tuple[Suite, str | None]:
             f"{path} says that its suite has hash {promised[:12]}…, but its cases have another: it was changed by hand. Raise "
             f"`version`, so that runs can tell the two apart, and write the hash {suite.hash}."
         )
+    if len({case.id for case in suite.cases}) != len(suite.cases):
+        raise TaskError(f"{path} has tests that share an id; give each its own.")
     if not suite.cases:
         raise TaskError(f"{path} has no tests, so every program would pass; give it at least one.")
     return suite, None if prompt_id is None else str(prompt_id)
@@ -166,6 +168,13 @@ def _suite(data: dict[str, object]) -> Suite:
     form = str(data["form"])
     if form not in ("calls", "stdin", "asserts"):
         raise ValueError(f"form {form!r}")
+    if not isinstance(data["version"], int) or data["version"] < 1:
+        raise ValueError(f"version {data['version']!r}")
+    if (
+        not all(isinstance(data[key], str) for key in ("task", "name", "entry_point", "preamble", "stem"))
+        or not data["name"]
+    ):
+        raise ValueError("a name or a source that is no text")
     return Suite(
         task=str(data["task"]),
         name=str(data["name"]),

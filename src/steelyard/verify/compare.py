@@ -32,7 +32,8 @@ def equal(expected: Plain, got: Plain) -> bool:
     if type(expected) is dict:
         return _equal_dicts(cast("dict[Hashable, Plain]", expected), cast("dict[Hashable, Plain]", got))
     if type(expected) in (set, frozenset):
-        return _tagged(expected) == _tagged(got)
+        sizes = [len(cast("frozenset[Hashable]", each)) for each in (expected, got)]
+        return sizes[0] == sizes[1] and _tagged(expected) == _tagged(got)
     return expected == got
 
 
@@ -64,7 +65,11 @@ def _close(expected: float, got: float) -> bool:
 def _equal_dicts(expected: dict[Hashable, Plain], got: dict[Hashable, Plain]) -> bool:
     left = {_tagged(key): value for key, value in expected.items()}
     right = {_tagged(key): value for key, value in got.items()}
-    return left.keys() == right.keys() and all(equal(value, right[key]) for key, value in left.items())
+    return (
+        len(expected) == len(got)
+        and left.keys() == right.keys()
+        and all(equal(value, right[key]) for key, value in left.items())
+    )
 
 
 def _tagged(key: object) -> Hashable:

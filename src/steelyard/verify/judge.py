@@ -27,7 +27,7 @@ def judge(
         detail: For people, capped.
 
     Raises:
-        TaskError: The suite is empty: no test executed would be no failure.
+        TaskError: The suite is empty, so that no test executed would be no failure, or two tests share an id.
     """
     require_cases(suite)
     tests = {case.id: _status(suite, case, outcomes_by_key.get(case.key)) for case in suite.cases}

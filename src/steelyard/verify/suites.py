@@ -1,6 +1,7 @@
 """Which suites can judge: every test has the shape of its form, and one that could pay for nothing is refused."""
 
 import ast
+from collections import Counter
 from collections.abc import Sequence
 
 from steelyard.errors import TaskError
@@ -11,14 +12,18 @@ STAND_IN = "candidate"
 
 
 def require_cases(suite: Suite) -> None:
-    """Refuse an empty suite.
+    """Refuse an empty suite, and one whose tests share an id.
 
     Raises:
-        TaskError: The suite has no tests.
+        TaskError: The suite has no tests, or the result of one test would stand for two.
     """
+    name = f"Suite {suite.task}:{suite.name}"
     if not suite.cases:
+        raise TaskError(f"{name} has no tests, so every program would pass; give it at least one.")
+    if len({case.id for case in suite.cases}) != len(suite.cases):
+        twice, _ = Counter(case.id for case in suite.cases).most_common(1)[0]
         raise TaskError(
-            f"Suite {suite.task}:{suite.name} has no tests, so every program would pass; give it at least one."
+            f"{name} has two tests with the id {twice!r}, and the result of one would stand for both; give each its own."
         )
 
 
@@ -26,7 +31,7 @@ def check_suite(suite: Suite) -> None:
     """Refuse a suite whose tests do not have the shape of its form.
 
     Raises:
-        TaskError: No tests; arguments of another number or type; test code that does not parse or never calls the program;
+        TaskError: No tests; an id used twice; arguments of another number or type; test code that does not parse or never calls the program;
             printed output that is expected to be empty in every test.
     """
     require_cases(suite)

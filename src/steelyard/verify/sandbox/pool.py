@@ -22,6 +22,8 @@ from steelyard.verify.sandbox.server import Server
 _GRACE_SECONDS = 60.0
 """On top of a program's own time before a server counts as hung: forks, raising walls, a loaded machine."""
 _DETAIL = 400
+_DECODED = 1 << 20
+"""Of one program, in the costs of `wire.Budget`: some 40 MB of our memory at most."""
 _ATTEMPTS = 2
 """A program whose server died runs once more; a second death is `checker_failed`."""
 
@@ -76,6 +78,7 @@ class Sandbox:
         self.level = ""
         """A, B, C or unconfined; see docs/verification.md."""
         self._wanted: frozenset[str] | None = None
+        self._closed = False
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._servers: list[Server] = []
@@ -92,8 +95,19 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """End the servers and everything in them."""
-        self._finalizer()
+        """End the servers and everything in them; a call of `run` in another thread ends with a VerificationError."""
+        self._closed = True
+        ours = self._owner == os.getpid()
+        held = ours and self._lock.acquire(blocking=False)
+        if ours and not held:
+            for server in list(self._servers):
+                server.process.kill()
+            held = self._lock.acquire(timeout=_GRACE_SECONDS)
+        try:
+            self._finalizer()
+        finally:
+            if held:
+                self._lock.release()
 
     def run(self, jobs: Sequence[ProgramJob]) -> list[ProgramRun]:
         """Run every job and return the runs, same length and order.
@@ -108,8 +122,7 @@ class Sandbox:
         tasks = deque(_Task(index, job, inputs.encode(job)) for index, job in enumerate(jobs))
         self._adopt()
         with self._lock:
-            if not self._finalizer.alive:
-                raise VerificationError("This sandbox is closed: open a new one.")
+            self._require_open()
             self._fill_up()
             round_ = _Round(self._servers, self.limits, self._start_one)
             try:
@@ -152,7 +165,12 @@ class Sandbox:
     def _server(self, wanted: frozenset[str]) -> Server:
         return Server(self.limits, wanted, self.packages)
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise VerificationError("This sandbox is closed: open a new one.")
+
     def _start_one(self) -> Server:
+        self._require_open()
         server, found = servers.started(self.limits, self._wanted or frozenset(), self.packages)
         self._check(found)
         return server
@@ -304,16 +322,19 @@ class _EncodedInputs:
 
 def _read_run(job: ProgramJob, answer: object) -> ProgramRun:
     rows, seconds, detail = cast("tuple[list[tuple[str, bytes, bool]], float, str]", answer)
-    outcomes = tuple(_read_outcome(*row) for row in rows)
+    budget = wire.Budget(_DECODED)
+    outcomes = tuple(_read_outcome(*row, budget) for row in rows)
     size = sum(len(data) for _, data, _ in rows)
     return ProgramRun(id=job.id, outcomes=outcomes, seconds=seconds, value_bytes=size, detail=_printable(detail))
 
 
-def _read_outcome(status: str, data: bytes, ran: bool) -> InputOutcome:  # noqa: FBT001 - a row of the answer
+def _read_outcome(status: str, data: bytes, ran: bool, budget: wire.Budget) -> InputOutcome:  # noqa: FBT001 - a row of the answer
     if status != "returned":
         return InputOutcome(fault=Status(status), ran=ran)
     try:
-        return InputOutcome(value=wire.decode(data))
+        return InputOutcome(value=wire.decode(data, budget))
+    except wire.TooMany:
+        return InputOutcome(fault=Status.OUTPUT_LIMIT)
     except wire.BadBytes:  # a forged frame; an honest encoder does not produce it
         return InputOutcome(fault=Status.FORBIDDEN)
 

@@ -1,5 +1,6 @@
 """The trainer's side of one supervisor: start it, send a job, collect the answer, end it."""
 
+import fcntl
 import importlib.util
 import json
 import marshal
@@ -48,7 +49,7 @@ class Server:
 
     def __init__(self, limits: Limits, wanted: Iterable[str], packages: Sequence[str] = ()) -> None:
         folders = [[name, _folder_of(name)] for name in packages]
-        self.socket, theirs = socket.socketpair()
+        self.socket, theirs = (_clear_of_the_standard_streams(each) for each in socket.socketpair())
         self.buffer = bytearray()
         self.wanted = frozenset(wanted)
         self.level = ""
@@ -59,17 +60,23 @@ class Server:
         environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         if "LD_LIBRARY_PATH" in os.environ:  # an interpreter may find its own library only there
             environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
-        self.process = subprocess.Popen(
-            [sys.executable, *_FLAGS, *arguments],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            env=environment,
-            cwd="/",
-            start_new_session=True,  # Ctrl-C at the trainer's terminal is not for it
-        )
-        theirs.close()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, *_FLAGS, *arguments],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                env=environment,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C at the trainer's terminal is not for it
+            )
+        except OSError as error:
+            self.socket.close()
+            self._errors.close()
+            raise VerificationError(f"The sandbox server cannot be started: {error}.") from error
+        finally:
+            theirs.close()
 
     def await_start(self) -> list[Wall]:
         """Wait until the server is ready; return its walls, all required ones standing or the first that does not.
@@ -145,6 +152,15 @@ class Server:
         self.socket.close()
         self._errors.close()
         self.process.returncode = 0  # not our child: never to be waited for
+
+
+def _clear_of_the_standard_streams(opened: socket.socket) -> socket.socket:
+    """Move a socket away from 0, 1 and 2, which it gets where the trainer has closed them."""
+    if opened.fileno() > 2:
+        return opened
+    moved = socket.socket(fileno=fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3))
+    opened.close()
+    return moved
 
 
 def ladder() -> list[frozenset[str]]:

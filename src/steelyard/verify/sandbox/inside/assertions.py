@@ -15,6 +15,10 @@ from . import frames, harness, wire
 MODULE = "test"
 
 
+_ENDS_LOOPS = (StopIteration, StopAsyncIteration)
+"""Raised in a test they would end its loops in silence, so they come as `ProgramRaised`."""
+
+
 class ProgramRaised(Exception):
     """The program raised, and the exception has no type here; its text has the name."""
 
@@ -54,7 +58,7 @@ class Program:
 def _exception(text: str) -> Exception:
     name, _, rest = text.partition(" (line ")[0].partition(": ")
     kind: object = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception):
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, _ENDS_LOOPS):
         with contextlib.suppress(TypeError):  # UnicodeError and others want more than a text
             return kind(rest)
     return ProgramRaised(text)
@@ -91,4 +95,8 @@ def _describe(error: BaseException) -> bytes:
         if trace.tb_frame.f_code.co_filename == MODULE:
             line = trace.tb_lineno
         trace = trace.tb_next
-    return f"{type(error).__name__}: {str(error)[:200]} (line {line} of the test)".encode("utf-8", "replace")
+    try:
+        text = str(error)[:200]
+    except BaseException:  # noqa: BLE001 - a huge number in it, or a method of the test's own
+        text = "a text that cannot be shown"
+    return f"{type(error).__name__}: {text} (line {line} of the test)".encode("utf-8", "replace")

@@ -7,21 +7,25 @@ the next input or outlive its own.
 
 import marshal
 import os
+import resource
 import select
 import signal
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import frames, harness, syscalls, walls, wire
 
-DEATH = struct.Struct("<iQQ")
-"""Body of `frames.DIED`: wait status, milliseconds of CPU time, largest resident size in KiB."""
+DEATH = struct.Struct("<i?QQ")
+"""Body of `frames.DIED`: wait status, whether it had to be killed, milliseconds of CPU time, largest resident size in KiB."""
 _FORKED_TAGS = frozenset({
     frames.LOADED, frames.VALUE, frames.NOT_PLAIN, frames.TOO_LARGE, frames.RAISED, frames.NO_MEMORY,
 })  # fmt: skip
 _UNKNOWN = b"?"
 _CHUNK = 1 << 16
+_NATURAL_END_SECONDS = 0.2
+"""A fork that closed its pipe gets this long to end by itself, so that its own exit status is seen."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +83,11 @@ class FreshServer:
 
     def _in_a_fork(self, work: Callable[[], harness.Answer], streams: Streams) -> harness.Answer:
         pipes = [os.pipe() for _ in range(1 if streams.text is None else 3)]
+        server = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
-                self._become_forked(pipes)
+                self._become_forked(pipes, server)
                 harness.send(self.channel, frames.NO_NONCE, work())
             except BaseException:  # noqa: BLE001 - whatever it was, this must not go on as a second server
                 os._exit(70)
@@ -94,7 +99,7 @@ class FreshServer:
         finally:
             relay.close()
 
-    def _become_forked(self, pipes: list[tuple[int, int]]) -> None:
+    def _become_forked(self, pipes: list[tuple[int, int]], server: int) -> None:
         os.setsid()
         os.dup2(pipes[0][1], self.channel)  # the channel to the supervisor is out of reach from here on
         if len(pipes) == 3:
@@ -102,6 +107,8 @@ class FreshServer:
             os.dup2(pipes[2][1], 1)
         os.closerange(self.channel + 1, 64)
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:  # it was gone before that signal could be asked for
+            os._exit(70)
         self.seal()
 
 
@@ -132,15 +139,14 @@ class _Relay:
             while self.reply in self.open and not self._whole() and len(self.printed) <= self.max_output:
                 self._step()
         finally:
-            os.kill(pid, signal.SIGKILL)
-            _, status, usage = os.wait4(pid, 0)
+            status, killed, usage = _end(pid, patient=self.reply not in self.open)
         while self.output in self.open and len(self.printed) <= self.max_output:
             self._read(self.output, self.printed)
         if len(self.printed) > self.max_output:
             return frames.TOO_LARGE, b"more printed than is kept"
         if not self._whole():
             milliseconds = int(1000 * (usage.ru_utime + usage.ru_stime))
-            return frames.DIED, DEATH.pack(status, milliseconds, usage.ru_maxrss)
+            return frames.DIED, DEATH.pack(status, killed, milliseconds, usage.ru_maxrss)
         return self._answer()
 
     def _step(self) -> None:
@@ -188,3 +194,16 @@ class _Relay:
             return tag, wire.encode(self.printed.decode("utf-8", "surrogateescape"))
         size = frames.HEADER.size
         return tag, bytes(self.replied[size : size + length])
+
+
+def _end(pid: int, *, patient: bool) -> tuple[int, bool, resource.struct_rusage]:
+    """End a fork, or let it end; return its wait status, whether it had to be killed, and what it used."""
+    deadline = time.monotonic() + (_NATURAL_END_SECONDS if patient else 0.0)
+    ended, status, usage = os.wait4(pid, os.WNOHANG)
+    while not ended and time.monotonic() < deadline:
+        time.sleep(0.001)
+        ended, status, usage = os.wait4(pid, os.WNOHANG)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+        _, status, usage = os.wait4(pid, 0)
+    return status, not ended, usage

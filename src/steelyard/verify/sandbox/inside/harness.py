@@ -4,7 +4,9 @@ Nothing here is trusted by the supervisor. The candidate shares this process and
 sends is bounded, decoded and judged elsewhere, and no expected value ever comes here.
 """
 
+import atexit
 import contextlib
+import gc
 import marshal
 import os
 import sys
@@ -87,6 +89,7 @@ def run_script(source: str) -> Answer:
         except SystemExit as leaving:
             if leaving.code not in (None, 0):
                 return frames.RAISED, describe(leaving)
+        _finalize(module)
         for stream in (sys.stdout, sys.__stdout__):
             with contextlib.suppress(ValueError, AttributeError):  # closed, or replaced by what has no flush
                 stream.flush()  # pyright: ignore[reportOptionalMemberAccess]
@@ -95,6 +98,13 @@ def run_script(source: str) -> Answer:
     except BaseException as error:  # noqa: BLE001 - the candidate may raise anything
         return frames.RAISED, describe(error)
     return frames.VALUE, b""
+
+
+def _finalize(module: types.ModuleType) -> None:
+    """Do what happens as an interpreter ends: exit functions, and the end of what the module holds."""
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what the interpreter itself calls at its end
+    module.__dict__.clear()
+    gc.collect()
 
 
 def describe(error: BaseException) -> bytes:

@@ -50,7 +50,7 @@ class Jail:
             self.handle,
             self.watched,
             output_bytes=limits.output_bytes,
-            value_bytes=limits.value_bytes,
+            value_bytes=limits.values_bytes if kind == zygote.JUDGE else limits.value_bytes,
             kind=kind,
             number=number,
         )
@@ -218,18 +218,27 @@ class AssertsRunner(Runner):
             tag, body = program.ask(frames.CALL, call, self.seconds())
             if _status(tag) in ("output_limit", "memory_limit"):
                 break
+            _require_value(tag, body)
             tag, body = _of_judge(judge, tag, body, self.seconds())
         self.keep(tag, body)
 
 
 def _of_judge(judge: Child, tag: bytes, body: bytes, seconds: float) -> tuple[bytes, bytes]:
-    """Ask the judge's child; its own end is no fault of the program, but time is counted."""
+    """Ask the judge's child. The right program passes there, so its trouble is the value that it was given."""
     try:
         return judge.ask(tag, body, seconds)
     except Trouble as trouble:
-        if not trouble.died:
-            raise Trouble(trouble.status, f"in the test's own code: {trouble.detail}") from trouble
-        raise ZygoteGone(f"the judge's process ended: {judge.tail!r}") from trouble
+        status = "failed" if trouble.died else trouble.status
+        raise Trouble(status, f"in the test's own code: {trouble.detail}") from trouble
+
+
+def _require_value(tag: bytes, body: bytes) -> None:
+    """End a program that sends bytes which are no value before its test could take that for an exception."""
+    if tag == frames.VALUE:
+        try:
+            wire.decode(body)
+        except wire.BadBytes as error:
+            raise Trouble("forbidden", f"bytes that are no value: {error}") from error
 
 
 def runner_of(jail: Jail, job: Job) -> Runner:
@@ -270,8 +279,8 @@ def _death(body: bytes) -> Trouble:
 def _ending(body: bytes) -> Ending:
     if len(body) != fresh.DEATH.size:
         raise Trouble("forbidden", "a report of an end that is none")
-    status, milliseconds, largest_kib = fresh.DEATH.unpack(body)
-    return Ending(status=status, killed=False, cpu_seconds=milliseconds / 1000, largest_kib=largest_kib)
+    status, killed, milliseconds, largest_kib = fresh.DEATH.unpack(body)
+    return Ending(status=status, killed=killed, cpu_seconds=milliseconds / 1000, largest_kib=largest_kib)
 
 
 def explain(ending: Ending, limits: Limits) -> tuple[str, str]:
@@ -285,8 +294,16 @@ def explain(ending: Ending, limits: Limits) -> tuple[str, str]:
         return "timeout", "the limit of CPU time"
     if code in (frames.MEMORY_EXIT, -signal.SIGKILL):
         return "memory_limit", f"{ending.largest_kib // 1024} MiB in use at its end"
-    name = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-    return "crashed", f"the process ended: {name}"
+    return "crashed", f"the process ended: {_end_name(code)}"
+
+
+def _end_name(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {-code}"
 
 
 def cpu_limit(limits: Limits) -> int:

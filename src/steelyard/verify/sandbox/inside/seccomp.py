@@ -118,8 +118,9 @@ _MACHINES = ("x86_64", "aarch64")
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
 _MAP_SHARED = 0x01  # also set in MAP_SHARED_VALIDATE
-# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC: no locks, leases, notifications, pipe sizes.
-_FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030)
+# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC: no locks, leases, notifications, pipe sizes, and no F_SETFL, whose
+# flags belong to the open file and would be seen by whoever else has it.
+_FCNTL_COMMANDS = (0, 1, 2, 3, 1030)
 
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _ARGUMENT_AT = 0, 4, 16  # offsets in struct seccomp_data

@@ -65,6 +65,7 @@ class Supervisor:
                     memory_bytes=limits.memory_bytes,
                     cpu_seconds=cpu_limit(limits),
                     value_bytes=limits.value_bytes,
+                    values_bytes=limits.values_bytes,
                     packages=settings.packages,
                 ),
             )

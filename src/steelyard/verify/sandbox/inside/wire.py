@@ -36,6 +36,23 @@ class BadBytes(ValueError):
     """The bytes are no encoding of plain data."""
 
 
+class TooMany(ValueError):
+    """The values would take much more memory than their encoding."""
+
+
+class Budget:
+    """How much may be decoded: a scalar costs 1, a container 8, as roughly their memory does beside a byte."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, cost: int) -> None:
+        """Take from what is left."""
+        self.left -= cost
+        if self.left < 0:
+            raise TooMany("too many values")
+
+
 def encode(value: object, *, max_bytes: int = 1 << 30) -> bytes:
     """Return the encoding of plain data.
 
@@ -106,14 +123,19 @@ _SCALARS: dict[type, Callable[[object], bytes]] = {
 _CONTAINERS: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"Z", dict: b"d"}
 
 
-def decode(data: bytes) -> object:
+def decode(data: bytes, budget: Budget | None = None) -> object:
     """Return the value that these bytes encode.
 
+    Args:
+        data: The encoding.
+        budget: Shared by the values of one program; None for our own data.
+
     Raises:
+        TooMany: The budget is used up.
         BadBytes: The bytes are no encoding: unknown tag, too short, bytes left over, nested too deeply, keys that cannot
             be hashed, that repeat, or that were chosen to collide.
     """
-    reader = _Reader(data)
+    reader = _Reader(data, budget)
     try:
         value = reader.value(MAX_DEPTH)
     except (struct.error, IndexError, UnicodeDecodeError, TypeError) as error:
@@ -124,9 +146,10 @@ def decode(data: bytes) -> object:
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, budget: Budget | None) -> None:
         self.data = data
         self.at = 0
+        self.budget = budget
 
     def value(self, depth: int) -> object:
         tag = self.data[self.at]
@@ -159,17 +182,22 @@ class _Reader:
         return number
 
     def items(self, depth: int) -> list[object]:
+        return [self.value(depth - 1) for _ in range(self.members(depth))]
+
+    def members(self, depth: int) -> int:
+        """Read how many members a container has, and pay for them."""
         if depth == 0:
             raise BadBytes(f"more than {MAX_DEPTH} containers inside each other")
-        return [self.value(depth - 1) for _ in range(self.count())]
+        count = self.count()
+        if self.budget is not None:
+            self.budget.spend(8 + count)
+        return count
 
     def keys(self, depth: int) -> frozenset[Hashable]:
         return _distinct(self.items(depth))
 
     def pairs(self, depth: int) -> dict[Hashable, object]:
-        if depth == 0:
-            raise BadBytes(f"more than {MAX_DEPTH} containers inside each other")
-        rows = [(self.value(depth - 1), self.value(depth - 1)) for _ in range(self.count())]
+        rows = [(self.value(depth - 1), self.value(depth - 1)) for _ in range(self.members(depth))]
         _distinct([key for key, _ in rows])
         return {cast(Hashable, key): item for key, item in rows}
 

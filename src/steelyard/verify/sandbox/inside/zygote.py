@@ -4,7 +4,10 @@ It holds no program, no input and no expected value, so a child finds none in th
 init of its own process namespace: when it dies, every process inside dies with it.
 """
 
+import _sitebuiltins
+import builtins
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -41,9 +44,9 @@ _NATURAL_END_SECONDS = 0.2
 """A child that closed its channel gets this long to end by itself, so that its own exit status is seen."""
 
 LIBRARY = """
-abc array base64 binascii bisect calendar cmath collections collections.abc contextlib copy csv dataclasses
+abc array base64 binascii bisect bz2 calendar cmath collections collections.abc contextlib copy csv dataclasses
 datetime decimal difflib enum fractions functools graphlib hashlib heapq html io itertools json keyword locale
-math numbers operator os os.path pprint queue random re reprlib secrets statistics string struct textwrap time
+lzma math numbers operator os os.path pprint queue random re reprlib secrets statistics string struct textwrap time
 traceback types typing unicodedata uuid warnings weakref zlib encodings.ascii encodings.latin_1 encodings.idna
 """
 """Imported before the first fork. The rest of the standard library can be imported from the read-only view."""
@@ -63,6 +66,7 @@ class Settings:
     """On top of the zygote's own size."""
     cpu_seconds: int
     value_bytes: int
+    values_bytes: int
     packages: tuple[tuple[str, str], ...]
     """Packages to import beforehand: name, and the folder it is in."""
 
@@ -82,6 +86,7 @@ class Zygote:
         self.control = control
         self.settings = settings
         self.children: dict[int, int] = {}
+        self.process = os.getpid()
         _import_library(settings.packages)
         if settings.ids is not None and "file view" not in settings.wanted:
             for name in MORE.split():
@@ -98,8 +103,6 @@ class Zygote:
             cpu_seconds=settings.cpu_seconds,
             wanted=settings.wanted,
         )
-        self.stdin, writer = os.pipe()  # reads as empty, and is no file of the machine
-        os.close(writer)
 
     def raise_walls(self) -> str:
         """Raise the walls that all children share; return why Landlock is missing, or an empty string."""
@@ -159,10 +162,12 @@ class Zygote:
 
     def _become_candidate(self, kind: int, channel: int, output: int) -> None:
         os.setsid()
-        keep = os.dup2(channel, 60)  # out of the way of the numbers that it and the others get
-        os.dup2(self.stdin, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        keep, out = (fcntl.fcntl(each, fcntl.F_DUPFD, CHANNEL + 1) for each in (channel, output))  # clear of 0 to 3
+        empty, writer = os.pipe()  # reads as empty, and is no file of the machine, nor shared with another program
+        os.close(writer)
+        os.dup2(empty, 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
         os.dup2(keep, CHANNEL)
         os.closerange(CHANNEL + 1, 65536)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -173,6 +178,8 @@ class Zygote:
         missing: list[str]
         try:
             walls.confine(self.layout)
+            if os.getppid() not in (0, self.process):  # the zygote was gone before its death could be a signal
+                os._exit(70)
             if not forks:
                 seal()
             found = server.missing_walls(self.layout) if forks else walls.standing(self.layout)
@@ -185,7 +192,7 @@ class Zygote:
         if forks:
             server.serve()
         elif kind == JUDGE:
-            assertions.serve(CHANNEL, self.settings.value_bytes)
+            assertions.serve(CHANNEL, self.settings.values_bytes)
         else:
             harness.serve(CHANNEL, self.settings.value_bytes)
 
@@ -211,10 +218,14 @@ def _import_library(packages: tuple[tuple[str, str], ...]) -> None:
         importlib.import_module(name)
     for name, folder in packages:
         sys.path.append(folder)  # for now only: a program gets what was imported here, not the folder
-        importlib.import_module(name)
+        module = importlib.import_module(name)
         for part in PARTS.get(name, "").split():
             importlib.import_module(f"{name}.{part}")
+        if name == "numpy":
+            module.random.seed(0)
         sys.path.remove(folder)
+    builtins.exit, builtins.quit = _sitebuiltins.Quitter("exit", ""), _sitebuiltins.Quitter("quit", "")
+    sys.argv, sys.orig_argv = ["candidate"], ["candidate"]
     warnings.simplefilter("ignore")  # a candidate's warnings are no output of its own
 
 
