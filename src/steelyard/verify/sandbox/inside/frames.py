@@ -26,6 +26,7 @@ RAISED = b"E"
 NO_MEMORY = b"M"
 TEST_FAILED = b"F"
 DIED = b"D"
+PRINTED = b"P"
 
 MEMORY_EXIT = 71
 """Exit code of a child that had no memory left to say so."""

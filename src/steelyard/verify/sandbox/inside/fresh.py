@@ -1,11 +1,13 @@
 """A fresh process for every input: the init of the program's namespace forks one, relays its reply, and kills it.
 
-This process never runs the candidate's source. It holds the source and the one input that was asked for; each fork gets
-both, raises the last walls (no new processes, the filter) and answers through a pipe of its own, so that it cannot read
-the next input or outlive its own.
+This process never runs the candidate's source. It holds the source; each fork gets the one input that was asked for
+through a pipe, raises the last walls (no new processes, the filter) and answers through another, so that it cannot read
+the next input or outlive its own. Inputs and replies pass through memory that forks do not inherit: freed memory of this
+process would let a fork read what earlier ones were asked, and said.
 """
 
 import marshal
+import mmap
 import os
 import resource
 import select
@@ -27,15 +29,45 @@ _CHUNK = 1 << 16
 _NATURAL_END_SECONDS = 0.2
 """A fork that closed its pipe gets this long to end by itself, so that its own exit status is seen."""
 
+Work = Callable[[bytes], harness.Answer]
+"""What a fork does with its input."""
+
+
+class Region:
+    """Memory that forks do not inherit, filled from the front."""
+
+    def __init__(self, size: int) -> None:
+        """Take the memory."""
+        self.used = 0
+        self._take(size)
+
+    @property
+    def data(self) -> memoryview:
+        """What is in it."""
+        return self.view[: self.used]
+
+    def fill(self, descriptor: int, most: int) -> int:
+        """Read once into what is free, up to so many bytes; return how many came."""
+        if self.used + most > len(self.view):
+            self._take(2 * (self.used + most))
+        count = os.readv(descriptor, [self.view[self.used : self.used + most]])
+        self.used += count
+        return count
+
+    def _take(self, size: int) -> None:
+        old = self.data if self.used else b""
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_DONTFORK)
+        self.view = memoryview(memory)
+        self.view[: self.used] = old
+
 
 @dataclass(frozen=True)
-class Streams:
-    """Standard input and output of one fork; None leaves them as they are."""
+class Reply:
+    """What is sent to the supervisor for one input."""
 
-    text: bytes | None = None
-    """What it may read."""
-    max_output: int = 0
-    """Bytes kept of what it prints."""
+    tag: bytes
+    body: bytes | memoryview
 
 
 class FreshServer:
@@ -47,106 +79,127 @@ class FreshServer:
         self.max_value_bytes = max_value_bytes
         self.seal = seal
         self.script = script
+        self.input, self.replied, self.printed = Region(_CHUNK), Region(_CHUNK), Region(_CHUNK)
 
     def missing_walls(self, layout: walls.Layout) -> list[str]:
         """Try the walls in a fork that has raised them all."""
-        tag, body = self._in_a_fork(lambda: (frames.VALUE, wire.encode(walls.standing(layout))), Streams())
-        return [str(name) for name in wire.decode(body)] if tag == frames.VALUE else ["seccomp"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType, reportUnknownArgumentType]
+        reply = self._in_a_fork(lambda _: (frames.VALUE, wire.encode(walls.standing(layout))))
+        return [str(name) for name in wire.decode(bytes(reply.body))] if reply.tag == frames.VALUE else ["seccomp"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType, reportUnknownArgumentType]
 
     def serve(self) -> None:
         """Answer until the supervisor kills this process."""
         nonce, _, body = frames.read_frame(self.channel)
         source, entry_point = marshal.loads(body)
         if self.script:
-            frames.write_frame(self.channel, nonce, *self._in_a_fork(lambda: harness.compile_script(source), Streams()))
+            self._send(nonce, self._in_a_fork(lambda _: harness.compile_script(source)))
         else:
-            answer = self._in_a_fork(lambda: harness.load(source, entry_point)[1], Streams())
-            frames.write_frame(self.channel, nonce, *answer)
-        while True:
-            nonce, _, body = frames.read_frame(self.channel)
-            answer = self._script(source, body) if self.script else self._call(source, entry_point, body)
-            frames.write_frame(self.channel, nonce, *answer)
+            self._send(nonce, self._in_a_fork(lambda _: harness.load(source, entry_point)[1]))
 
-    def _call(self, source: str, entry_point: str, body: bytes) -> harness.Answer:
-        def work() -> harness.Answer:
+        def call(body: bytes) -> harness.Answer:
             function, answer = harness.load(source, entry_point)
             return answer if function is None else harness.call(function, marshal.loads(body), {}, self.max_value_bytes)
 
-        return self._in_a_fork(work, Streams())
+        while True:
+            nonce = self._read_input()
+            work: Work = (lambda _: harness.run_script(source)) if self.script else call
+            self._send(nonce, self._in_a_fork(work, streams=self.script))
 
-    def _script(self, source: str, body: bytes) -> harness.Answer:
-        (text,) = marshal.loads(body)
-        data = text.encode("utf-8", "surrogatepass")
-        return self._in_a_fork(
-            lambda: harness.run_script(source), Streams(text=data, max_output=self.max_value_bytes - 16)
-        )
+    def _read_input(self) -> bytes:
+        """Read the next frame into the region of inputs; return its nonce."""
+        length, nonce, _ = frames.HEADER.unpack(frames.read_exactly(self.channel, frames.HEADER.size))
+        self.input.used = 0
+        while self.input.used < length:
+            if not self.input.fill(self.channel, min(_CHUNK, length - self.input.used)):
+                raise EOFError
+        return nonce
 
-    def _in_a_fork(self, work: Callable[[], harness.Answer], streams: Streams) -> harness.Answer:
-        pipes = [os.pipe() for _ in range(1 if streams.text is None else 3)]
+    def _send(self, nonce: bytes, reply: Reply) -> None:
+        header = frames.HEADER.pack(len(reply.body), nonce, reply.tag)
+        for part in (memoryview(header), memoryview(reply.body)):
+            while part:
+                part = part[os.write(self.channel, part) :]
+
+    def _in_a_fork(self, work: Work, *, streams: bool = False) -> Reply:
+        """Return what comes of the work in a fork; with streams, its input is its stdin, and its output is kept."""
+        pipes = [os.pipe() for _ in range(3 if streams else 2)]
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
-                self._become_forked(pipes, server)
-                harness.send(self.channel, frames.NO_NONCE, work())
+                body = self._become_forked(pipes, server)
+                harness.send(self.channel, frames.NO_NONCE, work(body))
             except BaseException:  # noqa: BLE001 - whatever it was, this must not go on as a second server
                 os._exit(70)
             finally:
                 os._exit(0)
-        relay = _Relay(pipes, streams, max_frame=self.max_value_bytes + 1024)
+        relay = _Relay(self, pipes)
         try:
             return relay.run(pid)
         finally:
             relay.close()
 
-    def _become_forked(self, pipes: list[tuple[int, int]], server: int) -> None:
+    def _become_forked(self, pipes: list[tuple[int, int]], server: int) -> bytes:
+        """Leave the server behind; return the input, where it is not on stdin."""
         os.setsid()
         os.dup2(pipes[0][1], self.channel)  # the channel to the supervisor is out of reach from here on
+        os.close(pipes[1][1])
+        body = b""
         if len(pipes) == 3:
             os.dup2(pipes[1][0], 0)
             os.dup2(pipes[2][1], 1)
+        else:
+            body = _read_all(pipes[1][0])
         os.closerange(self.channel + 1, 64)
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != server:  # it was gone before that signal could be asked for
             os._exit(70)
         self.seal()
+        return body
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts: list[bytes] = []
+    while part := os.read(descriptor, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
 
 
 class _Relay:
-    """The server's end of one fork: its reply, its standard input and what it printed."""
+    """The server's end of one fork: its input, its reply and what it printed."""
 
-    def __init__(self, pipes: list[tuple[int, int]], streams: Streams, *, max_frame: int) -> None:
-        self.reply = pipes[0][0]
-        self.open = {self.reply}
-        os.close(pipes[0][1])
-        self.input = self.output = -1
-        self.text, self.max_output, self.max_frame = memoryview(streams.text or b""), streams.max_output, max_frame
-        if len(pipes) == 3:
-            self.input, self.output = pipes[1][1], pipes[2][0]
-            os.close(pipes[1][0])
-            os.close(pipes[2][1])
-            os.set_blocking(self.input, False)
-            self.open |= {self.input, self.output}
-        self.replied, self.printed = bytearray(), bytearray()
+    def __init__(self, server: FreshServer, pipes: list[tuple[int, int]]) -> None:
+        self.reply, self.input = pipes[0][0], pipes[1][1]
+        self.output = pipes[2][0] if len(pipes) == 3 else -1
+        for theirs in (pipes[0][1], pipes[1][0], *(pipe[1] for pipe in pipes[2:])):
+            os.close(theirs)
+        self.open = {self.reply, self.input} | ({self.output} if self.output >= 0 else set[int]())
+        os.set_blocking(self.input, False)
+        self.replied, self.printed = server.replied, server.printed
+        self.replied.used = self.printed.used = 0
+        self.text = server.input.data
+        self.max_frame = server.max_value_bytes + 1024
+        self.max_output = server.max_value_bytes - 16  # encoded, a text is a little longer
+        if not self.text:
+            self._drop(self.input)
 
     def close(self) -> None:
         for descriptor in self.open:
             os.close(descriptor)
 
-    def run(self, pid: int) -> harness.Answer:
+    def run(self, pid: int) -> Reply:
         """Relay until the reply is whole or the process is gone; then end it and say what came of it."""
         try:
-            while self.reply in self.open and not self._whole() and len(self.printed) <= self.max_output:
+            while self.reply in self.open and not self._whole() and self.printed.used <= self.max_output:
                 self._step()
         finally:
             status, killed, usage = _end(pid, patient=self.reply not in self.open)
-        while self.output in self.open and len(self.printed) <= self.max_output:
+        while self.output in self.open and self.printed.used <= self.max_output:
             self._read(self.output, self.printed)
-        if len(self.printed) > self.max_output:
-            return frames.TOO_LARGE, b"more printed than is kept"
+        if self.printed.used > self.max_output:
+            return Reply(frames.TOO_LARGE, b"more printed than is kept")
         if not self._whole():
             milliseconds = int(1000 * (usage.ru_utime + usage.ru_stime))
-            return frames.DIED, DEATH.pack(status, killed, milliseconds, usage.ru_maxrss)
+            return Reply(frames.DIED, DEATH.pack(status, killed, milliseconds, usage.ru_maxrss))
         return self._answer()
 
     def _step(self) -> None:
@@ -159,17 +212,15 @@ class _Relay:
             else:
                 self._read(descriptor, self.replied if descriptor == self.reply else self.printed)
 
-    def _read(self, descriptor: int, into: bytearray) -> None:
-        data = os.read(descriptor, _CHUNK)
-        into += data
-        if not data:
+    def _read(self, descriptor: int, into: Region) -> None:
+        if not into.fill(descriptor, _CHUNK):
             self._drop(descriptor)
 
     def _write(self) -> None:
         try:
             self.text = self.text[os.write(self.input, self.text) :]
         except OSError:  # it reads no more
-            self.text = memoryview(b"")
+            self.text = self.text[:0]
         if not self.text:
             self._drop(self.input)
 
@@ -179,21 +230,21 @@ class _Relay:
 
     def _whole(self) -> bool:
         size = frames.HEADER.size
-        if len(self.replied) < size:
+        if self.replied.used < size:
             return False
-        length = frames.HEADER.unpack_from(self.replied)[0]
-        return length > self.max_frame or len(self.replied) >= size + length
+        length = frames.HEADER.unpack_from(self.replied.view)[0]
+        return length > self.max_frame or self.replied.used >= size + length
 
-    def _answer(self) -> harness.Answer:
-        length, _, tag = frames.HEADER.unpack_from(self.replied)
+    def _answer(self) -> Reply:
+        length, _, tag = frames.HEADER.unpack_from(self.replied.view)
         if length > self.max_frame:
-            return frames.TOO_LARGE, b""
+            return Reply(frames.TOO_LARGE, b"")
         if tag not in _FORKED_TAGS:
-            return _UNKNOWN, b""
+            return Reply(_UNKNOWN, b"")
         if self.output >= 0 and tag == frames.VALUE:
-            return tag, wire.encode(self.printed.decode("utf-8", "surrogateescape"))
+            return Reply(frames.PRINTED, self.printed.data)
         size = frames.HEADER.size
-        return tag, bytes(self.replied[size : size + length])
+        return Reply(tag, self.replied.view[size : size + length])
 
 
 def _end(pid: int, *, patient: bool) -> tuple[int, bool, resource.struct_rusage]:

@@ -175,12 +175,22 @@ class ChildRunner(Runner):
         while len(self.outcomes) < len(self.job.inputs):
             if self.forks:
                 child.written = 0  # the limit is one process's
-            tag, body = child.ask(frames.INPUT, self.job.inputs[len(self.outcomes)], self.seconds())
+            tag, body = self._ask(child, self.job.inputs[len(self.outcomes)])
             if self.forks and tag == frames.DIED:
                 death = _death(body)
                 self.after(death, death.ending, loading=False)
             elif self.keep(tag, body) == "memory_limit" and not self.forks:
                 return  # what it had allocated may still be there: go on in a fresh child
+
+    def _ask(self, child: Child, encoded: bytes) -> tuple[bytes, bytes]:
+        """Ask for one input; of a whole program it is a text, and what it printed is the value."""
+        if self.job.form != "stdin":
+            return child.ask(frames.INPUT, encoded, self.seconds())
+        (text,) = marshal.loads(encoded)
+        tag, body = child.ask(frames.INPUT, text.encode("utf-8", "surrogatepass"), self.seconds())
+        if tag == frames.PRINTED:
+            return frames.VALUE, wire.encode(body.decode("utf-8", "surrogateescape"))
+        return tag, body
 
 
 class AssertsRunner(Runner):
