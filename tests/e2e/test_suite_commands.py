@@ -109,7 +109,10 @@ def write_recipe(model_directory: Path) -> Path:
         (("strength", "booking"), "write TASK:SUITE"),
         (("strength", "booking:weka"), "has no suite 'weka'"),
         (("strength", "booking:weak", "--fail-on", "score"), "it takes survivor"),
-        (("strength", "closest_to_zero:weak", "--pool", "5", "--to", "no/such/x.json"), "name a file that does not exist yet"),
+        (
+            ("strength", "closest_to_zero:weak", "--pool", "5", "--to", "no/such/x.json"),
+            "name a file that does not exist yet",
+        ),
         (("repair", "booking:weak", "--to", "x.txt"), "name a .json file"),
         (("repair", "closest_to_zero:audit", "--to", "x.json"), "the suite that measures"),
         (("repair", "closest_to_zero:weak", "--tests", "0", "--to", "x.json"), "at least 1"),
